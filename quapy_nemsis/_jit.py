@@ -1,0 +1,166 @@
+"""The only place that knows numba's caching, signatures and function pointers.
+
+Kernels call a measure through the address of a compiled C function, so one kernel serves every measure and is
+compiled, and cached on disk, once. (A jitted function as an argument would recompile the kernel in every process;
+numba's first-class functions would not, but cost 7 ns more a call than a bare ``void f(double *)``.)
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core.errors import NumbaError
+from numba.extending import intrinsic, register_jitable
+
+real = types.float64
+reals = types.Array(types.float64, 1, "C")
+
+#: Set to "0" to compile in every process and keep nothing on disk.
+CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"
+
+# The array through which a kernel and a measure talk: what the measure is asked, what it answers, its parameters.
+(ASK_P, ASK_N, ASK_Q1, ASK_Q2, ASK_SHARE, ASK_EPS) = range(6)
+(WEIGHT_POS, WEIGHT_NEG, ZETA1, ZETA1_P, ZETA1_N, ZETA2, ZETA2_P, ZETA2_N) = range(6, 14)
+THETA = 14
+
+
+@cache
+def _warn_uncached(reason: str) -> None:
+    warnings.warn(
+        f"quapy_nemsis: compiled kernels cannot be kept on disk ({reason}), so each process compiles them "
+        f"anew. Set NUMBA_CACHE_DIR to a writable directory, or {CACHE_VARIABLE}=0 to silence this.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _with_cache(build: Callable[[bool], Any]) -> Any:
+    """Run ``build(True)``; a cache that cannot be used costs a warning, never the result."""
+    if os.environ.get(CACHE_VARIABLE, "1") == "0":
+        return build(False)
+    try:
+        return build(True)
+    except NumbaError:
+        raise
+    except Exception as error:  # no locator, disk full, a broken cache file: numba raises all sorts
+        compiled = build(False)
+        _warn_uncached(f"{type(error).__name__}: {error}")
+        return compiled
+
+
+@intrinsic
+def call(typingctx, address, array):
+    """Call the C function ``void f(double *)`` at an address with the data of an array."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[1])(context, builder, args[1]).data
+        function = ir.FunctionType(ir.VoidType(), [data.type]).as_pointer()
+        builder.call(builder.inttoptr(args[0], function), [data])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, array), codegen
+
+
+@lru_cache(maxsize=256)
+def duals_callback(gradient: Callable, values: Callable | None, n_theta: int) -> Any:
+    """Compile a measure's functions into one that answers a kernel.
+
+    Parameters
+    ----------
+    gradient : callable
+        ``gradient(P, N, x, y, p, eps, theta)``, the six partial derivatives of ζ₁, ζ₂ and Ψ.
+    values : callable or None
+        ``values(P, N, p, eps, theta)``, (ζ₁, ζ₂); None if Ψ is affine, because then they are not needed.
+    n_theta : int
+        Number of the measure's parameters.
+
+    Returns
+    -------
+    numba CFunc
+        Its ``address`` goes to the kernel; the object must outlive the call.
+    """
+    length = THETA + n_theta
+    gradient = register_jitable(gradient)
+
+    if values is None:
+
+        def duals(pointer):
+            a = numba.carray(pointer, (length,))
+            a1, a2, b1, b2, g1, g2 = gradient(
+                a[ASK_P], a[ASK_N], a[ASK_Q1], a[ASK_Q2], a[ASK_SHARE], a[ASK_EPS], a[THETA:]
+            )
+            a[WEIGHT_POS] = g1 * a1 + g2 * b1
+            a[WEIGHT_NEG] = g1 * a2 + g2 * b2
+
+    else:
+        values = register_jitable(values)
+
+        def duals(pointer):
+            a = numba.carray(pointer, (length,))
+            a1, a2, b1, b2, g1, g2 = gradient(
+                a[ASK_P], a[ASK_N], a[ASK_Q1], a[ASK_Q2], a[ASK_SHARE], a[ASK_EPS], a[THETA:]
+            )
+            a[WEIGHT_POS] = g1 * a1 + g2 * b1
+            a[WEIGHT_NEG] = g1 * a2 + g2 * b2
+            z1, z2 = values(a[ASK_P], a[ASK_N], a[ASK_SHARE], a[ASK_EPS], a[THETA:])
+            a[ZETA1], a[ZETA1_P], a[ZETA1_N] = z1, a1, a2
+            a[ZETA2], a[ZETA2_P], a[ZETA2_N] = z2, b1, b2
+
+    signature = types.void(types.CPointer(types.float64))
+    return _with_cache(
+        lambda cached: numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(
+            duals
+        )
+    )
+
+
+class Kernel:
+    """A compiled loop over rows, built on the first call for each type of rows.
+
+    An explicit signature in a decorator would compile at import; and it must be explicit, so that the same
+    kernel takes arrays that may be written and read-only ones (memory maps).
+
+    Parameters
+    ----------
+    function : callable
+        The loop; its first argument is a tuple of arrays, the rows (see `quapy_nemsis._kernels.rows`).
+    returns : numba type
+        Type of the result.
+    *arguments : numba types
+        Types of the arguments after the rows.
+    """
+
+    def __init__(self, function: Callable, returns: types.Type, *arguments: types.Type):
+        self.function = function
+        self.returns = returns
+        self.arguments = arguments
+        self.compiled: dict[tuple, Any] = {}
+
+    def __call__(self, rows: tuple, *arguments: Any) -> Any:
+        key = tuple((part.dtype.char, part.ndim) for part in rows)
+        if key not in self.compiled:
+            self.compiled[key] = self._compile(rows)
+        return self.compiled[key](rows, *arguments)
+
+    def _compile(self, rows: tuple) -> Any:
+        parts = [
+            types.Array(numba.from_dtype(part.dtype), part.ndim, "C", readonly=True) for part in rows
+        ]
+        signature = self.returns(types.Tuple(parts), *self.arguments)
+        return _with_cache(
+            lambda cached: numba.njit(
+                signature,
+                cache=cached,
+                nogil=True,
+                error_model="numpy",
+                # NaN and inf keep their meaning: divergence is detected, not assumed away.
+                fastmath={"reassoc", "contract", "nsz"},
+            )(self.function)
+        )

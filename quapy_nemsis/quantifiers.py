@@ -1,0 +1,110 @@
+"""The learners as QuaPy quantifiers: classify with a model trained for the measure, and count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import quapy.functional as F
+from numpy.typing import ArrayLike
+from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
+
+from quapy_nemsis.classifiers import NEMSISClassifier, NEMSISParameters
+
+
+class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier):
+    """A binary classify-and-count quantifier whose parameters are those of its learner.
+
+    QuaPy's aggregative quantifiers are given a classifier. Here the learner is built at `fit`, from parameters that
+    `set_params` reaches; built any earlier, a grid search would train the same learner at every point of its grid.
+    """
+
+    #: The learner; it takes the quantifier's own parameters.
+    learner: type
+
+    # What QuaPy's own constructor would set: the classifier is always trained, and needs no validation split.
+    fit_classifier = True
+    val_split = None
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
+        """Train the learner.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels, two classes of any type.
+
+        Returns
+        -------
+        self
+            The fitted quantifier.
+        """
+        # The learner checks the labels, and says more about them than QuaPy's assertion would.
+        return super(BinaryAggregativeQuantifier, self).fit(X, y)
+
+    def classifier_fit_predict(self, X: ArrayLike, y: ArrayLike) -> tuple[None, None]:
+        """Train the learner; counting needs no predictions on training data."""
+        self.classifier = self.learner(**self.get_params(deep=False)).fit(X, y)
+        return None, None
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Any:
+        """Train the learner on further points, in the order given.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (2,), optional
+            All labels that can occur; needed in the first call unless `y` holds both.
+
+        Returns
+        -------
+        self
+            The quantifier.
+        """
+        learner = getattr(self, "classifier_", None) or self.learner()
+        learner.set_params(**self.get_params(deep=False)).partial_fit(X, y, classes)
+        self.classifier = learner
+        return self
+
+    def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
+        """Nothing to train: predictions are counted."""
+
+    def aggregate(self, classif_predictions: ArrayLike) -> np.ndarray:
+        """Shares of the predicted labels.
+
+        Parameters
+        ----------
+        classif_predictions : array-like of shape (n_samples,)
+            Labels, as `classify` returns them.
+
+        Returns
+        -------
+        ndarray of shape (2,)
+            Estimated prevalence of `classes_[0]` and `classes_[1]`.
+        """
+        return F.prevalence_from_labels(classif_predictions, self.classes_)
+
+
+class NEMSIS(NEMSISParameters, _ClassifyAndCount):
+    """Quantifier that counts the predictions of a `NEMSISClassifier` trained for a quantification measure.
+
+    Its parameters are those of `quapy_nemsis.NEMSISClassifier`, on the quantifier itself, so that QuaPy's grid search
+    reaches them. Binary; wrap it in `quapy.method.base.newOneVsAll` for more classes. For an adjusted count that follows
+    strong drift, give the classifier to a QuaPy method instead: ``ACC(NEMSISClassifier("q"))``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = NEMSIS(measure="kld", random_state=0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(2)
+    array([0.37, 0.63])
+    """
+
+    learner = NEMSISClassifier
