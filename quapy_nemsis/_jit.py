@@ -151,7 +151,8 @@ class Kernel:
 
     def _compile(self, rows: tuple) -> Any:
         parts = [
-            types.Array(numba.from_dtype(part.dtype), part.ndim, "C", readonly=True) for part in rows
+            types.Array(numba.from_dtype(part.dtype), part.ndim, "C", readonly=True)
+            for part in rows
         ]
         signature = self.returns(types.Tuple(parts), *self.arguments)
         return _with_cache(
@@ -160,7 +161,7 @@ class Kernel:
                 cache=cached,
                 nogil=True,
                 error_model="numpy",
-                # NaN and inf keep their meaning: divergence is detected, not assumed away.
-                fastmath={"reassoc", "contract", "nsz"},
+                # Fused multiply-adds, but NaN and inf keep their meaning: divergence must be noticed.
+                fastmath={"contract"},
             )(self.function)
         )

@@ -11,7 +11,7 @@ import scipy.sparse
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -69,10 +69,10 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
 
         w ← Π_R( w + η₀/√t · (a_y/p_y) · ∇ reward(w; x, y) ),
 
-    where a_y is the derivative of the measure by the mean reward of the class, taken at the running estimates:
-    a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and 15-17). Two choices go
-    beyond the listing: the share of positives p is the one seen so far, and the estimates r are means over the points of
-    each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance.
+    where a_y is the measure's derivative by the mean reward of the class, taken at the running estimates:
+    a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and 15-17). Two choices
+    go beyond the listing: the share of positives p is the one seen so far, and the estimates r are means over the
+    points of each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
         """
         settings = self._settings()
         X, y = self._check_data(X, y, reset=True)
-        classes = self._two_classes(np.unique(y))
+        classes = self._two_classes(_distinct(y))
         positive = y == classes[1]
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         state, records = State.start(X.shape[1]), []
@@ -200,7 +200,7 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
         first = not hasattr(self, "_state")
         X, y = self._check_data(X, y, reset=first)
         if first:
-            known = self._two_classes(np.unique(y if classes is None else classes))
+            known = self._two_classes(_distinct(np.asarray(y if classes is None else classes)))
             state = State.start(X.shape[1])
         else:
             known = self.classes_
@@ -215,7 +215,7 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
                     "set them back, or call fit to start anew"
                 )
             state = self._state.copy()
-        strange = np.setdiff1d(y, known)
+        strange = np.setdiff1d(_distinct(y), known)
         if len(strange):
             raise ValueError(
                 f"y holds labels {strange.tolist()} that are not among the classes {known.tolist()}"
@@ -308,16 +308,24 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
         )
 
     def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
+        # NaN and inf in X are left to the kernel, which notices them on its way: see `_walk`.
         X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_all_finite=False,
+            reset=reset,
         )
-        check_classification_targets(y)
         if scipy.sparse.issparse(X) and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
         return X, y
 
     def _two_classes(self, classes: np.ndarray) -> np.ndarray:
+        check_classification_targets(classes)
         if len(classes) > 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
@@ -343,6 +351,7 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
             if self.record_every is not None:
                 upto = min(upto, done + self.record_every - state.t % self.record_every)
             if not state.walk(rows, positive, order[done:upto], settings):
+                assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
                 raise ValueError(
                     f"the weights became infinite or NaN near sample {state.t + 1}: scale the features "
                     f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {self.eta0!r})"
@@ -365,6 +374,14 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         self.coef_, self.intercept_ = weights[np.newaxis], np.array([intercept])
         return self
+
+
+def _distinct(y: np.ndarray) -> np.ndarray:
+    """Sorted distinct labels; without sorting all of y where its beginning shows both of two classes."""
+    classes = np.unique(y[:1000])
+    if len(classes) == 2 and ((y == classes[0]) | (y == classes[1])).all():
+        return classes
+    return np.unique(y)
 
 
 def _check_integer(name: str, value: Any) -> None:

@@ -4,8 +4,8 @@ Notation, as in the paper: P and N are the mean rewards on positives and on nega
 true positive and the true negative rate), p is the share of positives and n = 1 − p. Then
 
 * p̂ = p·P + n·(1 − N) is the prevalence that classify-and-count estimates, n̂ = 1 − p̂;
-* d = p·(1 − P) − n·(1 − N) = (FN − FP)/\\|S\\| is the signed quantification error, BA = (P + N)/2;
-* s(v) = (v + ε)/(1 + 2ε) smooths a share; with ε = 1/(2\\|S\\|) it is the smoothing of `quapy.error`.
+* d = p·(1 − P) − n·(1 − N) = (FN − FP)/|S| is the signed quantification error, BA = (P + N)/2;
+* s(v) = (v + ε)/(1 + 2ε) smooths a share; with ε = 1/(2|S|) it is the smoothing of `quapy.error`.
 
 A *nested concave* measure is Ψ(ζ₁(P, N), ζ₂(P, N)) with three concave functions (Table 1 of the paper). NEMSIS
 needs nothing of it but their values and gradients. Outside the domain of a logarithm, a root or a ratio
@@ -225,7 +225,7 @@ def _q_gradient(P, N, x, y, p, eps, theta):
 
 
 def _rates(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[float, float, float, int]:
-    """(TPR, TNR, p, \\|S\\|) of crisp predictions."""
+    """(TPR, TNR, p, |S|) of crisp predictions."""
     y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
     if y_true.ndim != 1 or y_true.shape != y_pred.shape:
         raise ValueError(
@@ -462,7 +462,7 @@ class QMeasure(NestedMeasure):
 
 @dataclass(frozen=True)
 class NSS(NestedMeasure):
-    """Normalised squared score in the form of Table 1: 1 − d², d = (FN − FP)/\\|S\\|.
+    """Normalised squared score in the form of Table 1: 1 − d², d = (FN − FP)/|S|.
 
     The paper's text divides d by max(p, n) as well; its Table 1 and its algorithms do not.
 
@@ -549,9 +549,9 @@ class QMean(NestedMeasure):
 
 @dataclass(frozen=True)
 class CQB(Measure):
-    """Classification-quantification balancing error \\|FP² − FN²\\| (section 3.1), for evaluation only.
+    """Classification-quantification balancing error |FP² − FN²| (section 3.1), for evaluation only.
 
-    `score` counts FP and FN; `value` takes them as shares of the sample, which divides the result by \\|S\\|².
+    `score` counts FP and FN; `value` takes them as shares of the sample, which divides the result by |S|².
     It is neither concave nor pseudo-concave: no learner here optimises it.
 
     Examples

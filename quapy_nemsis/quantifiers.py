@@ -94,8 +94,8 @@ class NEMSIS(NEMSISParameters, _ClassifyAndCount):
     """Quantifier that counts the predictions of a `NEMSISClassifier` trained for a quantification measure.
 
     Its parameters are those of `quapy_nemsis.NEMSISClassifier`, on the quantifier itself, so that QuaPy's grid search
-    reaches them. Binary; wrap it in `quapy.method.base.newOneVsAll` for more classes. For an adjusted count that follows
-    strong drift, give the classifier to a QuaPy method instead: ``ACC(NEMSISClassifier("q"))``.
+    reaches them. Binary; wrap it in `quapy.method.base.newOneVsAll` for more classes. For an adjusted count, which
+    follows strong drift, give the classifier to a QuaPy method instead: ``ACC(NEMSISClassifier("q"))``.
 
     Examples
     --------

@@ -65,8 +65,9 @@ from quapy_nemsis.rewards import reward, slope
 
 LAST, ALL, SUFFIX = 0, 1, 2
 
-# Below this scale v is multiplied out, so that it cannot overflow.
-_SMALLEST_SCALE = 1e-60
+# Before the scale falls below this, v is multiplied out and S·v moves to lag, so that S begins anew: S·v − lag cancels
+# as many digits as the scale has shrunk by since S began.
+_SMALLEST_SCALE = 1e-4
 # Every so many points v·v is summed afresh, so that rounding errors of its updates do not pile up.
 _RENORM_MASK = (1 << 16) - 1
 
@@ -157,21 +158,24 @@ def _nemsis(
         step = rate * weight * slope(reward_kind, margin) * y
         if step != 0.0 and t > 1:
             c = step / scale
+            grown = norm2 + c * (2.0 * product + c * square)
+            if radius * radius < _SMALLEST_SCALE * _SMALLEST_SCALE * grown:
+                for j in range(v.shape[0]):
+                    lag[j] -= scale_sum * v[j]
+                    v[j] *= scale
+                scale_sum = 0.0
+                c = step
+                grown = scale * (scale * norm2 + c * 2.0 * product) + c * c * square
+                scale = 1.0
             if average == LAST:
                 axpy(rows, i, c, v)
             else:
                 axpy2(rows, i, c, v, scale_sum * c, lag)
-            norm2 = max(norm2 + c * (2.0 * product + c * square), 0.0)
+            norm2 = max(grown, 0.0)
             if fit_intercept:
                 b += step
             if scale * scale * norm2 > radius * radius:
                 scale = radius / math.sqrt(norm2)
-                if scale < _SMALLEST_SCALE:
-                    for j in range(v.shape[0]):
-                        v[j] *= scale
-                    scale_sum /= scale
-                    norm2 *= scale * scale
-                    scale = 1.0
         if (t & _RENORM_MASK) == 0:
             norm2 = 0.0
             for j in range(v.shape[0]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 import scipy.sparse
 from llvmlite import ir
@@ -48,118 +49,113 @@ def _prefetch(typingctx, array, index):
     return types.void(array, types.int64), codegen
 
 
-def _is_dense(rows: types.Type) -> bool:
-    return len(rows) == 1
-
-
-def prefetch(rows, i):
+def prefetch(rows, *row):
     """Ask the memory for (the beginning of) row i."""
 
 
-def dot(rows, i, v):
+def dot(rows, *rest):
     """(v·x, x·x) for row x = X[i]."""
 
 
-def axpy(rows, i, c, v):
-    """v ← v + c·x for row x = X[i]."""
+def axpy(rows, *rest):
+    """V ← v + c·x for row x = X[i]."""
 
 
-def axpy2(rows, i, c, v, d, u):
-    """v ← v + c·x and u ← u + d·x for row x = X[i], in one walk."""
+def axpy2(rows, *rest):
+    """V ← v + c·x and u ← u + d·x for row x = X[i], in one walk."""
 
 
-@overload(prefetch)
-def _prefetch_row(rows, i):
-    if _is_dense(rows):
-        step = _LINE // np.dtype(str(rows[0].dtype)).itemsize
-
-        def dense(rows, i):
-            width = rows[0].shape[1]
-            start = i * width
-            for j in range(0, min(width, _MOST_LINES * step), step):
-                _prefetch(rows[0], start + j)
-            _prefetch(rows[0], start + width - 1)
-
-        return dense
-
-    def csr(rows, i):
-        data, indices, indptr = rows
-        start = np.int64(indptr[i])
-        size = np.int64(indptr[i + 1]) - start
-        for j in range(0, min(size, 128), 8):
-            _prefetch(data, start + j)
-            _prefetch(indices, start + j)
-
-    return csr
+# Sums over a dense row may be reordered, which lets the compiler vectorise them. Over a CSR row they may not:
+# vectorised they would need gathers, which are slower. Unsigned indices spare a test for negative ones.
+_DENSE = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+_CSR = {"error_model": "numpy", "fastmath": {"contract"}}
 
 
-@overload(dot)
-def _dot(rows, i, v):
-    if _is_dense(rows):
-
-        def dense(rows, i, v):
-            x = rows[0][i]
-            product = 0.0
-            square = 0.0
-            for j in range(x.shape[0]):
-                xj = np.float64(x[j])
-                product += v[j] * xj
-                square += xj * xj
-            return product, square
-
-        return dense
-
-    def csr(rows, i, v):
-        data, indices, indptr = rows
-        product = 0.0
-        square = 0.0
-        for j in range(indptr[i], indptr[i + 1]):
-            xj = np.float64(data[j])
-            product += v[indices[j]] * xj
-            square += xj * xj
-        return product, square
-
-    return csr
+@numba.njit(**_DENSE)
+def _dense_prefetch(X, i):
+    width = X.shape[1]
+    step = _LINE // X.itemsize
+    for j in range(0, min(width, _MOST_LINES * step), step):
+        _prefetch(X, i * width + j)
+    _prefetch(X, i * width + width - 1)
 
 
-@overload(axpy)
-def _axpy(rows, i, c, v):
-    if _is_dense(rows):
-
-        def dense(rows, i, c, v):
-            x = rows[0][i]
-            for j in range(x.shape[0]):
-                v[j] += c * np.float64(x[j])
-
-        return dense
-
-    def csr(rows, i, c, v):
-        data, indices, indptr = rows
-        for j in range(indptr[i], indptr[i + 1]):
-            v[indices[j]] += c * np.float64(data[j])
-
-    return csr
+@numba.njit(**_CSR)
+def _csr_prefetch(data, indices, indptr, i):
+    start = np.int64(indptr[i])
+    stop = min(np.int64(indptr[i + 1]), start + _MOST_LINES * (_LINE // data.itemsize))
+    for j in range(start, stop, _LINE // data.itemsize):
+        _prefetch(data, j)
+    for j in range(start, stop, _LINE // indices.itemsize):
+        _prefetch(indices, j)
 
 
-@overload(axpy2)
-def _axpy2(rows, i, c, v, d, u):
-    if _is_dense(rows):
+@numba.njit(**_DENSE)
+def _dense_dot(X, i, v):
+    x = X[i]
+    product = 0.0
+    square = 0.0
+    for j in range(x.shape[0]):
+        xj = np.float64(x[j])
+        product += v[j] * xj
+        square += xj * xj
+    return product, square
 
-        def dense(rows, i, c, v, d, u):
-            x = rows[0][i]
-            for j in range(x.shape[0]):
-                xj = np.float64(x[j])
-                v[j] += c * xj
-                u[j] += d * xj
 
-        return dense
+@numba.njit(**_CSR)
+def _csr_dot(data, indices, indptr, i, v):
+    product = 0.0
+    square = 0.0
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        xj = np.float64(data[j])
+        product += v[np.uint64(indices[j])] * xj
+        square += xj * xj
+    return product, square
 
-    def csr(rows, i, c, v, d, u):
-        data, indices, indptr = rows
-        for j in range(indptr[i], indptr[i + 1]):
-            k = indices[j]
-            xj = np.float64(data[j])
-            v[k] += c * xj
-            u[k] += d * xj
 
-    return csr
+@numba.njit(**_DENSE)
+def _dense_axpy(X, i, c, v):
+    x = X[i]
+    for j in range(x.shape[0]):
+        v[j] += c * np.float64(x[j])
+
+
+@numba.njit(**_CSR)
+def _csr_axpy(data, indices, indptr, i, c, v):
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        v[np.uint64(indices[j])] += c * np.float64(data[j])
+
+
+@numba.njit(**_DENSE)
+def _dense_axpy2(X, i, c, v, d, u):
+    x = X[i]
+    for j in range(x.shape[0]):
+        xj = np.float64(x[j])
+        v[j] += c * xj
+        u[j] += d * xj
+
+
+@numba.njit(**_CSR)
+def _csr_axpy2(data, indices, indptr, i, c, v, d, u):
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        k = np.uint64(indices[j])
+        xj = np.float64(data[j])
+        v[k] += c * xj
+        u[k] += d * xj
+
+
+def _implement(interface, dense, csr):
+    """Let compiled code call ``interface(rows, ...)`` with dense or CSR rows."""
+
+    def choose(rows, *_):
+        if len(rows) == 1:
+            return lambda rows, *rest: dense(rows[0], *rest)
+        return lambda rows, *rest: csr(rows[0], rows[1], rows[2], *rest)
+
+    overload(interface, strict=False)(choose)
+
+
+_implement(prefetch, _dense_prefetch, _csr_prefetch)
+_implement(dot, _dense_dot, _csr_dot)
+_implement(axpy, _dense_axpy, _csr_axpy)
+_implement(axpy2, _dense_axpy2, _csr_axpy2)
