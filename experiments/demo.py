@@ -78,6 +78,7 @@ def evaluate(name: str, sample_size: int, repeats: int) -> dict[str, dict]:
     return results
 
 
+@plt.style.context("default")  # importing quapy.plot sets a larger font for all figures
 def plot(results: dict[str, dict[str, dict]], path: Path) -> None:
     """Absolute error against the drift of the prevalence, one panel per data set."""
     figure, axes = plt.subplots(
@@ -94,7 +95,7 @@ def plot(results: dict[str, dict[str, dict]], path: Path) -> None:
             means = [result["errors"][bins == b].mean() for b in used]
             ax.plot(centres, means, color=colour, marker=marker, markersize=5, label=method)
         ax.set_title(name.replace("_", " "))
-        ax.set_xlabel("drift |p′ − p| of the prevalence from training")
+        ax.set_xlabel("drift |p′ − p| between training and test prevalence")
         ax.grid(alpha=0.3)
     first = np.atleast_1d(axes)[0]
     first.set_ylabel("absolute error of the estimated prevalence")

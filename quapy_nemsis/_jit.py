@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -31,14 +31,21 @@ CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"
 THETA = 14
 
 
-@cache
-def _warn_uncached(reason: str) -> None:
-    warnings.warn(
-        f"quapy_nemsis: compiled kernels cannot be kept on disk ({reason}), so each process compiles them "
-        f"anew. Set NUMBA_CACHE_DIR to a writable directory, or {CACHE_VARIABLE}=0 to silence this.",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+_warned = False
+
+
+def _warn_uncached(error: Exception) -> None:
+    """Warn once a process."""
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            "quapy_nemsis: compiled kernels cannot be kept on disk, so each process compiles them anew "
+            f"({type(error).__name__}: {error}). Set NUMBA_CACHE_DIR to a writable directory, or "
+            f"{CACHE_VARIABLE}=0 to silence this.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _with_cache(build: Callable[[bool], Any]) -> Any:
@@ -51,7 +58,7 @@ def _with_cache(build: Callable[[bool], Any]) -> Any:
         raise
     except Exception as error:  # no locator, disk full, a broken cache file: numba raises all sorts
         compiled = build(False)
-        _warn_uncached(f"{type(error).__name__}: {error}")
+        _warn_uncached(error)
         return compiled
 
 

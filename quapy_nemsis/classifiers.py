@@ -280,6 +280,8 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
                 f"NEMSIS optimises nested concave measures; {measure!r} ({measure.formula}) is not one"
             )
         for name, options in (("estimates", ESTIMATES), ("average", AVERAGES)):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be a string; got {getattr(self, name)!r}")
             if getattr(self, name) not in options:
                 raise ValueError(
                     f"{name} must be one of {sorted(options)}; got {getattr(self, name)!r}"

@@ -1,0 +1,342 @@
+"""NEMSISClassifier as an estimator: scikit-learn's contract, streams, history, bad input."""
+
+import copy
+import inspect
+import pickle
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from quapy_nemsis import BA, BAKLD, NegKLD, NEMSISClassifier
+from tests.conftest import make_points
+
+
+@parametrize_with_checks([NEMSISClassifier()])
+def test_scikit_learn_contract(estimator, check):
+    """No expected failures: any check that fails, fails here."""
+    check(estimator)
+    assert check is not None
+
+
+@pytest.mark.parametrize("measure", ["q", "kld"])
+@pytest.mark.parametrize("average", ["suffix", "all", "last"])
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+def test_any_chunking_gives_identical_weights(measure, average, container):
+    X, y = make_points(n=1000)
+    X = container(X)
+    learners = []
+    for cuts in ([], [1, 2, 3], [512], [511, 513], list(range(7, 1000, 13)), list(range(1, 1000))):
+        learner = NEMSISClassifier(measure, average=average, radius=0.8)
+        for start, stop in zip([0, *cuts], [*cuts, 1000], strict=True):
+            learner.partial_fit(X[start:stop], y[start:stop], classes=[False, True])
+        learners.append(learner)
+    for learner in learners[1:]:
+        assert learner.t_ == 1000
+        np.testing.assert_array_equal(learner.coef_, learners[0].coef_)
+        np.testing.assert_array_equal(learner.intercept_, learners[0].intercept_)
+
+
+def test_a_pass_in_order_is_a_stream():
+    X, y = make_points()
+    fitted = NEMSISClassifier(n_passes=1, shuffle=False).fit(X, y)
+    streamed = NEMSISClassifier().partial_fit(X, y)
+    np.testing.assert_array_equal(fitted.coef_, streamed.coef_)
+    fitted.partial_fit(X[:50], y[:50])
+    streamed.partial_fit(X[:50], y[:50])
+    np.testing.assert_array_equal(fitted.coef_, streamed.coef_)
+
+
+def test_seed():
+    X, y = make_points()
+    first, again, other = (
+        NEMSISClassifier(random_state=seed).fit(X, y).coef_ for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    generator = NEMSISClassifier(random_state=np.random.RandomState(0)).fit(X, y)
+    np.testing.assert_array_equal(first, generator.coef_)
+
+
+def test_fit_forgets_and_copies_are_independent():
+    X, y = make_points()
+    learner = NEMSISClassifier(random_state=0).fit(X, y)
+    weights = learner.coef_.copy()
+    twins = [copy.deepcopy(learner), pickle.loads(pickle.dumps(learner))]
+    learner.partial_fit(X, ~y)
+    for twin in twins:
+        np.testing.assert_array_equal(twin.coef_, weights)
+        np.testing.assert_array_equal(
+            twin.partial_fit(X, ~y).coef_, learner.coef_
+        )  # the state came along
+    np.testing.assert_array_equal(learner.fit(X, y).coef_, weights)
+    assert not hasattr(clone(learner), "coef_")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[0, 1], [-1, 1], [7, 3], ["no", "yes"], [False, True], [1.0, 2.0]],
+    ids=str,
+)
+def test_labels_of_any_type(labels):
+    X, y = make_points()
+    names = np.array(sorted(labels))
+    learner = NEMSISClassifier(random_state=0).fit(X, names[y.astype(int)])
+    np.testing.assert_array_equal(learner.classes_, names)
+    plain = NEMSISClassifier(random_state=0).fit(X, y)
+    np.testing.assert_array_equal(learner.coef_, plain.coef_)
+    expected = names[plain.predict(X).astype(int)]
+    np.testing.assert_array_equal(learner.predict(X), expected)
+
+
+def test_containers_and_memory_orders_agree():
+    X, y = make_points()
+    expected = NEMSISClassifier(random_state=0).fit(X, y).coef_
+    for rows in (X.tolist(), np.asfortranarray(X), np.hstack([X, X])[:, :6]):
+        np.testing.assert_array_equal(NEMSISClassifier(random_state=0).fit(rows, y).coef_, expected)
+    for rows in (scipy.sparse.csr_array(X), scipy.sparse.csc_matrix(X), scipy.sparse.coo_array(X)):
+        learner = NEMSISClassifier(random_state=0).fit(rows, y)
+        np.testing.assert_allclose(learner.coef_, expected, rtol=1e-10)
+        np.testing.assert_allclose(
+            learner.decision_function(rows), X @ learner.coef_[0] + learner.intercept_[0]
+        )
+    integers = np.arange(12).reshape(4, 3)
+    assert NEMSISClassifier().fit(integers, [0, 1, 0, 1]).n_features_in_ == 3
+
+
+def test_repeated_entries_of_a_sparse_row_add_up():
+    X = scipy.sparse.csr_matrix(
+        (np.array([1.0, 2.0, 4.0, -1.0]), np.array([0, 0, 1, 1]), np.array([0, 2, 3, 4])),
+        shape=(3, 2),
+    )
+    y = [0, 1, 1]
+    learner = NEMSISClassifier(random_state=0, radius=0.1)
+    expected = clone(learner).fit(X.toarray(), y).coef_
+    np.testing.assert_allclose(learner.fit(X, y).coef_, expected, rtol=1e-12)
+    assert X.nnz == 4  # the caller's matrix is as it was
+
+
+def test_fit_does_not_touch_its_input():
+    X, y = make_points()
+    X.flags.writeable = False
+    before, labels = X.copy(), y.copy()
+    NEMSISClassifier().fit(X, y)
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_array_equal(y, labels)
+
+
+def test_in_scikit_learn_pipelines():
+    X, y = load_breast_cancer(return_X_y=True)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), NEMSISClassifier("ba", random_state=0)),
+        {"nemsisclassifier__eta0": [1e-6, 0.1], "nemsisclassifier__measure": ["ba", BAKLD(0.9)]},
+        n_jobs=2,
+    ).fit(X, y)
+    assert search.best_score_ > 0.95
+    scores = search.cv_results_["mean_test_score"]
+    assert len(set(scores)) > 1
+    predicted = cross_val_predict(search.best_estimator_, X, y)
+    assert BA().score(y, predicted) > 0.93
+    X, y = load_iris(return_X_y=True)
+    three = OneVsRestClassifier(NEMSISClassifier("ba", random_state=0)).fit(scale(X), y)
+    assert three.score(scale(X), y) > 0.8
+
+
+def test_history():
+    X, y = make_points(n=1000)
+    learner = NEMSISClassifier("kld", record_every=300, n_passes=2, random_state=0).fit(X, y)
+    history = learner.history_
+    assert history["samples"] == [300, 600, 900, 1200, 1500, 1800]
+    assert all(a < b for a, b in zip(history["seconds"], history["seconds"][1:], strict=False))
+    streamed = NEMSISClassifier("kld", record_every=300)
+    for start in range(0, 1000, 70):
+        streamed.partial_fit(X[start : start + 70], y[start : start + 70])
+    whole = NEMSISClassifier("kld", record_every=300).partial_fit(X, y)
+    assert streamed.history_["samples"] == [300, 600, 900]
+    for column in ("P", "N", "value"):
+        assert streamed.history_[column] == whole.history_[column]
+    # What is written down is the measure at the running estimates: 0-1 rewards of each point before it is learned.
+    short = NEMSISClassifier("kld", record_every=900, average="last").partial_fit(X[:900], y[:900])
+    P, N = short.history_["P"][0], short.history_["N"][0]
+    p = y[:900].mean()
+    expected = short.history_["value"][0]
+    assert NegKLD().value(P, N, p, eps=1 / 1800) == pytest.approx(expected)
+    hits = []
+    stepwise = NEMSISClassifier("kld", average="last")
+    for i in range(900):
+        score = stepwise.decision_function(X[i : i + 1])[0] if i else 0.0
+        hits.append(score > 0 if y[i] else score < 0)
+        stepwise.partial_fit(X[i : i + 1], y[i : i + 1], classes=[False, True])
+    assert np.mean(np.array(hits)[y[:900]]) == pytest.approx(P)
+    assert NEMSISClassifier().fit(X, y).history_ == {c: [] for c in history}
+
+
+def test_recording_changes_nothing():
+    X, y = make_points(n=500)
+    plain = NEMSISClassifier(random_state=0).fit(X, y)
+    recorded = NEMSISClassifier(random_state=0, record_every=17).fit(X, y)
+    np.testing.assert_array_equal(plain.coef_, recorded.coef_)
+
+
+def test_verbose(capsys):
+    X, y = make_points()
+    NEMSISClassifier("bakld:0.3", n_passes=2, verbose=1, random_state=0).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert re.match(r"NEMSISClassifier: pass 2/2, 800 samples, bakld:0.3 0\.\d+, P ", lines[1])
+
+
+def test_monotone_steps_never_spoil_a_point():
+    """The exact gradient of KLD evens the count by getting points of one class wrong; monotone weights never do."""
+    X, y = make_points(n=300)
+    lowest = {}
+    for monotone in (True, False):
+        learner = NEMSISClassifier("kld", monotone=monotone, average="last")
+        gains = []
+        for i in range(300):
+            point, sign = X[i : i + 1], 1 if y[i] else -1
+            before = learner.decision_function(point)[0] if i else 0.0
+            learner.partial_fit(point, y[i : i + 1], classes=[False, True])
+            gains.append(sign * (learner.decision_function(point)[0] - before))
+        lowest[monotone] = min(gains)
+    assert lowest[True] >= -1e-12
+    assert lowest[False] < -0.01
+
+
+X, Y = make_points(n=60, d=3)
+
+
+def spoiled(value):
+    bad = X.copy()
+    bad[7, 1] = value
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"eta0": 0}, ValueError, "eta0 must be positive; got 0"),
+        ({"eta0": -0.5}, ValueError, "got -0.5"),
+        ({"eta0": np.nan}, ValueError, "got nan"),
+        ({"eta0": np.inf}, ValueError, "eta0 must be finite; got inf"),
+        ({"eta0": "big"}, TypeError, "eta0 must be a number; got 'big'"),
+        ({"eta0": True}, TypeError, "eta0 must be a number; got True"),
+        ({"radius": 0.0}, ValueError, "radius must be positive; got 0.0"),
+        ({"radius": -1}, ValueError, "got -1"),
+        ({"radius": None}, TypeError, "radius must be a number; got None"),
+        ({"reward_bound": -1}, ValueError, "reward_bound must be positive; got -1"),
+        ({"n_passes": 0}, ValueError, "n_passes must be at least 1; got 0"),
+        ({"n_passes": 1.5}, TypeError, "n_passes must be an integer; got 1.5"),
+        ({"record_every": 0}, ValueError, "record_every must be at least 1; got 0"),
+        ({"measure": "accuracy"}, ValueError, "unknown measure 'accuracy'"),
+        ({"measure": "bakld:2"}, ValueError, r"must be in \[0, 1\]; got 2.0"),
+        ({"measure": "q:0"}, ValueError, "positive and finite; got 0.0"),
+        ({"measure": "cqb"}, ValueError, "nested concave measures; CQB"),
+        ({"measure": None}, TypeError, "got None"),
+        ({"reward": "exp"}, ValueError, "reward must be one of .*got 'exp'"),
+        ({"estimates": "both"}, ValueError, "estimates must be one of .*got 'both'"),
+        ({"estimates": []}, TypeError, "estimates must be a string; got"),
+        ({"average": "mean"}, ValueError, "average must be one of .*got 'mean'"),
+        ({"monotone": 1}, TypeError, "monotone must be True or False; got 1"),
+        ({"fit_intercept": "yes"}, TypeError, "fit_intercept must be True or False; got 'yes'"),
+        ({"shuffle": None}, TypeError, "shuffle must be True or False; got None"),
+    ],
+    ids=str,
+)
+def test_bad_parameters(parameters, error, message):
+    with pytest.raises(error, match=message):
+        NEMSISClassifier(**parameters).fit(X, Y)
+    with pytest.raises(error, match=message):
+        NEMSISClassifier(**parameters).partial_fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "error", "message"),
+    [
+        (spoiled(np.nan), Y, ValueError, "X contains NaN"),
+        (spoiled(np.inf), Y, ValueError, "X contains infinity"),
+        (scipy.sparse.csr_matrix(spoiled(np.nan)), Y, ValueError, "contains NaN"),
+        (scipy.sparse.csr_matrix(spoiled(-np.inf)), Y, ValueError, "contains infinity"),
+        (np.empty((0, 3)), [], ValueError, "0 sample"),
+        (np.empty((60, 0)), Y, ValueError, "0 feature"),
+        (X, np.zeros(60), ValueError, r"needs two classes; the data holds one class, \[0.0\]"),
+        (X, np.arange(60) % 3, ValueError, "Only binary .* 3 classes"),
+        (X, Y[:-1], ValueError, "inconsistent numbers of samples"),
+        (X, np.linspace(0, 1, 60), ValueError, "continuous"),
+        (X[0], Y, ValueError, "Expected 2D array"),
+        ([["a", "b"]] * 60, Y, ValueError, "could not convert string"),
+        (X.astype(complex), Y, ValueError, "Complex"),
+    ],
+)
+def test_bad_data(rows, labels, error, message):
+    with pytest.raises(error, match=message):
+        NEMSISClassifier().fit(rows, labels)
+
+
+def same(learner, weights):
+    np.testing.assert_array_equal(learner.coef_, weights)
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "classes", "message"),
+    [
+        (X[:, :2], Y, None, "X has 2 features, but NEMSISClassifier is expecting 3"),
+        (X, np.where(Y, 1, 5), None, r"labels \[5\] that are not among the classes \[0, 1\]"),
+        (X, Y.astype(int), [0, 1, 2], "differ from those of the first call"),
+        (spoiled(np.nan), Y.astype(int), None, "contains NaN"),
+        (X * 1e200, Y.astype(int), None, "infinite or NaN near sample .*scale the features"),
+    ],
+)
+def test_a_bad_chunk_loses_nothing(rows, labels, classes, message):
+    y = Y.astype(int)
+    learner = NEMSISClassifier(record_every=10).partial_fit(X, y)
+    weights, history = learner.coef_.copy(), copy.deepcopy(learner.history_)
+    with pytest.raises(ValueError, match=message):
+        learner.partial_fit(rows, labels, classes)
+    same(learner, weights)
+    assert learner.history_ == history
+    twin = NEMSISClassifier().partial_fit(X, y).partial_fit(X, y)
+    same(learner.partial_fit(X, y), twin.coef_)
+
+
+def test_first_chunk_of_a_stream():
+    with pytest.raises(ValueError, match=r"one class, \[True\].*classes="):
+        NEMSISClassifier().partial_fit(X[Y], Y[Y])
+    learner = NEMSISClassifier().partial_fit(X[Y], Y[Y], classes=[False, True])
+    assert learner.t_ == Y.sum()
+    with pytest.raises(ValueError, match="Only binary"):
+        NEMSISClassifier().partial_fit(X, Y, classes=[0, 1, 2])
+    learner.set_params(average="last")
+    with pytest.raises(ValueError, match="average and estimates cannot change"):
+        learner.partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+@pytest.mark.parametrize("factor", [1e160, 1e300])
+def test_divergence_stops_with_advice(container, factor):
+    with pytest.raises(ValueError, match=r"scale the features .* or lower eta0 \(now 10.0\)"):
+        NEMSISClassifier("ba", eta0=10.0).fit(container(X * factor), Y)
+
+
+def test_unfitted():
+    for call in ("predict", "decision_function"):
+        with pytest.raises(NotFittedError):
+            getattr(NEMSISClassifier(), call)(X)
+    with pytest.raises(NotFittedError):
+        NEMSISClassifier().t_  # noqa: B018
+
+
+def test_docstring_names_every_parameter():
+    documented = re.findall(
+        r"^    (\w+) : ", NEMSISClassifier.__doc__.split("Attributes\n")[0], flags=re.MULTILINE
+    )
+    assert documented == list(inspect.signature(NEMSISClassifier).parameters)

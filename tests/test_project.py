@@ -1,0 +1,98 @@
+"""The project's own rules: direction of imports, documentation, a README that runs."""
+
+import ast
+import inspect
+import re
+
+import pytest
+
+import quapy_nemsis
+from tests.conftest import ROOT
+
+# Each module may import from those of an earlier line only.
+LAYERS = [
+    {"_jit"},
+    {"rewards", "measures"},
+    {"_kernels.rows"},
+    {"_kernels.nemsis"},
+    {"_state"},
+    {"classifiers"},
+    {"quantifiers"},
+]
+QUAPY_ALLOWED = {"quantifiers"}
+
+
+def modules():
+    for path in sorted((ROOT / "quapy_nemsis").rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT / "quapy_nemsis").with_suffix("").parts)
+        if not name.endswith("__init__"):
+            yield name, path
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_every_module_has_its_layer():
+    assert {name for name, _ in modules()} == set().union(*LAYERS)
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=[name for name, _ in modules()])
+def test_imports_point_one_way(name, path):
+    layer = next(i for i, names in enumerate(LAYERS) if name in names)
+    below = set().union(*LAYERS[:layer])
+    every = set().union(*LAYERS)
+    for module in imports(path):
+        assert module.split(".")[0] not in ("tests", "experiments"), f"{name} imports {module}"
+        if module.split(".")[0] == "quapy":
+            assert name in QUAPY_ALLOWED, f"{name} imports quapy"
+        inner = module.removeprefix("quapy_nemsis.")
+        if inner in every and module != inner:
+            assert inner in below, f"{name} imports {inner}, which is not below it"
+
+
+@pytest.mark.parametrize("name", quapy_nemsis.__all__)
+def test_public_names_are_documented_with_an_example(name):
+    thing = getattr(quapy_nemsis, name)
+    assert thing.__doc__
+    if not inspect.isabstract(thing) and name not in ("Measure", "NestedMeasure"):
+        assert ">>>" in thing.__doc__, f"{name} has no example"
+
+
+def blocks(language):
+    text = (ROOT / "README.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_readme_examples_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = blocks("python")
+    assert examples
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), {})
+
+
+def test_readme_links_point_somewhere():
+    text = (ROOT / "README.md").read_text()
+    links = re.findall(r"\]\(([^)#]+)\)", text)
+    assert links
+    for link in links:
+        if not link.startswith("http"):
+            assert (ROOT / link).exists(), link
+
+
+def test_readme_commands_are_targets_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text()
+    readme = (ROOT / "README.md").read_text()
+    for target in set(re.findall(r"\bmake (\w+)", readme)):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_version_is_in_the_changelog():
+    assert f"## {quapy_nemsis.__version__}" in (ROOT / "CHANGELOG.md").read_text()

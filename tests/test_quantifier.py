@@ -1,0 +1,202 @@
+"""NEMSIS inside QuaPy: protocols, evaluation, model selection, one-vs-all, ensembles, copies."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import quapy as qp
+from quapy.data import LabelledCollection
+from quapy.method.aggregative import ACC, CC, EMQ, PACC, AggregativeQuantifier, HDy
+from quapy.method.base import newOneVsAll
+from quapy.method.meta import Ensemble
+from quapy.model_selection import GridSearchQ
+from quapy.protocol import APP, NPP, UPP
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import scale
+
+from quapy_nemsis import BAKLD, NEMSIS, NEMSISClassifier
+from tests.conftest import make_points
+
+SIZE = 100
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sample_size():
+    before = qp.environ["SAMPLE_SIZE"]
+    qp.environ["SAMPLE_SIZE"] = SIZE
+    yield
+    qp.environ["SAMPLE_SIZE"] = before
+
+
+@pytest.fixture(scope="module")
+def train():
+    X, y = make_points(n=1500, share=0.3, seed=0, noise=0.5)
+    return X, y.astype(int)
+
+
+@pytest.fixture(scope="module")
+def test():
+    X, y = make_points(n=3000, share=0.5, seed=1, noise=0.5)
+    return LabelledCollection(X, y.astype(int), classes=[0, 1])
+
+
+def protocol(kind, test):
+    if kind is APP:
+        return APP(test, sample_size=SIZE, n_prevalences=11, repeats=5, random_state=0)
+    return kind(test, sample_size=SIZE, repeats=40, random_state=0)
+
+
+def test_is_an_aggregative_quantifier_that_counts(train):
+    X, y = train
+    quantifier = NEMSIS("kld", random_state=0).fit(X, y)
+    assert isinstance(quantifier, AggregativeQuantifier)
+    labels = quantifier.classify(X)
+    counted = [np.mean(labels == c) for c in (0, 1)]
+    np.testing.assert_allclose(quantifier.predict(X), counted)
+    np.testing.assert_allclose(quantifier.quantify(X), counted)
+    np.testing.assert_allclose(quantifier.aggregate(labels), counted)
+    np.testing.assert_allclose(quantifier.aggregate(np.array([1, 1, 0, 1])), [0.25, 0.75])
+    np.testing.assert_array_equal(quantifier.classes_, [0, 1])
+    assert quantifier.pos_label == 1
+    classifier = NEMSISClassifier("kld", random_state=0).fit(X, y)
+    np.testing.assert_array_equal(quantifier.classifier.coef_, classifier.coef_)
+    assert abs(counted[1] - y.mean()) < 0.01
+
+
+def test_parameters_are_the_classifiers():
+    assert NEMSIS().get_params() == NEMSISClassifier().get_params()
+    quantifier = NEMSIS("q:2", eta0=0.7, n_passes=1, estimates="surrogate")
+    quantifier.fit(*make_points())
+    for name, value in quantifier.get_params().items():
+        assert quantifier.classifier.get_params()[name] == value
+
+
+@pytest.mark.parametrize("kind", [APP, NPP, UPP])
+def test_protocols_and_reports(kind, train, test):
+    quantifier = NEMSIS("bakld", random_state=0).fit(*train)
+    reports = [
+        qp.evaluation.evaluation_report(
+            quantifier, protocol(kind, test), error_metrics=["mae", "mkld"], aggr_speedup=speedup
+        )
+        for speedup in ("force", False)
+    ]
+    assert len(reports[0]) == protocol(kind, test).total()
+    np.testing.assert_allclose(reports[0]["mae"], reports[1]["mae"])
+    assert reports[0]["mae"].mean() < 0.1
+    # The same as counting the classifier's labels with QuaPy's own CC.
+    reference = CC(NEMSISClassifier("bakld", random_state=0)).fit(*train)
+    score = qp.evaluation.evaluate(reference, protocol(kind, test), "mae")
+    assert reports[0]["mae"].mean() == pytest.approx(score)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_grid_search_reaches_the_learner(n_jobs, train, test):
+    search = GridSearchQ(
+        NEMSIS("q", random_state=0),
+        {"eta0": [1e-9, 1e-2, 1.0], "measure": ["q", BAKLD(0.2)]},
+        protocol(APP, test),
+        error="mae",
+        refit=False,
+        n_jobs=n_jobs,
+        raise_errors=True,
+    ).fit(*train)
+    scores = list(search.param_scores_.values())
+    assert len(scores) == 6
+    assert len(set(np.round(scores, 10))) >= 4  # a silent no-op would make them all equal
+    best = search.best_params_
+    fresh = NEMSIS(random_state=0, **best).fit(*train)
+    assert qp.evaluation.evaluate(fresh, protocol(APP, test), "mae") == search.best_score_
+    np.testing.assert_array_equal(search.best_model().classifier.coef_, fresh.classifier.coef_)
+
+
+@pytest.mark.parametrize("method", [CC, ACC, PACC, EMQ, HDy])
+@pytest.mark.filterwarnings("ignore:The learner NEMSISClassifier does not seem:UserWarning")
+def test_classifier_under_quapys_methods(method, train, test):
+    search = GridSearchQ(
+        method(NEMSISClassifier("ba", random_state=0)),
+        {"classifier__eta0": [1e-9, 0.1]},
+        protocol(APP, test),
+        error="mae",
+        refit=False,
+        raise_errors=True,
+    ).fit(*train)
+    scores = list(search.param_scores_.values())
+    assert scores[0] != scores[1]
+    assert min(scores) < 0.09
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_one_vs_all(n_jobs):
+    X, y = load_iris(return_X_y=True)
+    X = scale(X)
+    quantifier = newOneVsAll(NEMSIS("ba", random_state=0), n_jobs=n_jobs).fit(X, y)
+    estimate = quantifier.predict(X)
+    assert estimate.shape == (3,)
+    assert estimate.sum() == pytest.approx(1.0)
+    assert np.abs(estimate - 1 / 3).max() < 0.15
+    single = newOneVsAll(NEMSIS("ba", random_state=0), n_jobs=1).fit(X, y)
+    np.testing.assert_array_equal(estimate, single.predict(X))
+
+
+@pytest.mark.parametrize("policy", ["ave", "ptr"])
+def test_ensemble(policy, train, test):
+    estimates = []
+    for n_jobs in (1, 2):
+        with qp.util.temp_seed(0):
+            ensemble = Ensemble(
+                NEMSIS("q", random_state=0), size=6, red_size=3, policy=policy, n_jobs=n_jobs
+            ).fit(*train)
+        estimates.append(ensemble.predict(test.X))
+    assert np.abs(estimates[0] - test.prevalence()).max() < 0.15
+
+
+def test_copies(train):
+    X, y = train
+    quantifier = NEMSIS("kld", random_state=0).fit(X, y)
+    expected = quantifier.predict(X)
+    assert not hasattr(clone(quantifier), "classifier_")
+    np.testing.assert_array_equal(clone(quantifier).fit(X, y).predict(X), expected)
+    for twin in (copy.deepcopy(quantifier), pickle.loads(pickle.dumps(quantifier))):
+        np.testing.assert_array_equal(twin.predict(X), expected)
+        twin.set_params(eta0=1e-9).fit(X, y)
+        np.testing.assert_array_equal(quantifier.predict(X), expected)
+    assert repr(NEMSIS("kld", eta0=3)) == "NEMSIS(eta0=3, measure='kld')"
+
+
+def test_streams(train):
+    X, y = train
+    quantifier = NEMSIS("q")
+    for start in range(0, 1500, 100):
+        quantifier.partial_fit(X[start : start + 100], y[start : start + 100], classes=[0, 1])
+    classifier = NEMSISClassifier("q").partial_fit(X, y)
+    np.testing.assert_array_equal(quantifier.classifier.coef_, classifier.coef_)
+    assert quantifier.predict(X).sum() == pytest.approx(1.0)
+    weights = classifier.coef_.copy()
+    with pytest.raises(ValueError, match="labels"):
+        quantifier.partial_fit(X, y + 3)
+    np.testing.assert_array_equal(quantifier.classifier.coef_, weights)
+    unused = NEMSIS("q")
+    with pytest.raises(ValueError, match="one class"):
+        unused.partial_fit(X[y == 1], y[y == 1])
+    assert not hasattr(unused, "classifier_")
+
+
+def test_bad_input_is_the_learners_to_explain(train):
+    X, y = train
+    with pytest.raises(ValueError, match=r"Only binary .*newOneVsAll"):
+        NEMSIS().fit(X, np.arange(len(y)) % 3)
+    with pytest.raises(ValueError, match="eta0 must be positive; got -1"):
+        NEMSIS(eta0=-1).fit(X, y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        NEMSIS().fit(np.full_like(X, np.nan), y)
+
+
+def test_string_labels(train):
+    X, y = train
+    names = np.array(["ham", "spam"])[y]
+    quantifier = NEMSIS("kld", random_state=0).fit(X, names)
+    np.testing.assert_array_equal(quantifier.classes_, ["ham", "spam"])
+    expected = NEMSIS("kld", random_state=0).fit(X, y).predict(X)
+    np.testing.assert_array_equal(quantifier.predict(X), expected)
