@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-#: How many rows ahead of the current one memory is asked for, and how much of such a row.
+#: How many rows ahead of the current one memory is asked for.
 AHEAD = 8
-_LINE = 64
-_MOST_LINES = 16
+# In steps of how many entries (a cache line of float64), and up to how many: the hardware sees to the rest of a row.
+_STEP = 8
+_MOST = 128
 
 
 def as_rows(X: Any) -> tuple:
@@ -49,61 +49,80 @@ def _prefetch(typingctx, array, index):
     return types.void(array, types.int64), codegen
 
 
-def prefetch(rows, *row):
+def prefetch(rows, i):
     """Ask the memory for (the beginning of) row i."""
 
 
-def dot(rows, *rest):
+def dot(rows, i, v):
     """(v·x, x·x) for row x = X[i]."""
 
 
-def axpy(rows, *rest):
-    """V ← v + c·x for row x = X[i]."""
+def axpy(rows, i, c, v):
+    """v ← v + c·x for row x = X[i]."""
 
 
-def axpy2(rows, *rest):
-    """V ← v + c·x and u ← u + d·x for row x = X[i], in one walk."""
+def axpy2(rows, i, c, v, d, u):
+    """v ← v + c·x and u ← u + d·x for row x = X[i], in one walk."""
 
 
-# Sums over a dense row may be reordered, which lets the compiler vectorise them. Over a CSR row they may not:
-# vectorised they would need gathers, which are slower. Unsigned indices spare a test for negative ones.
-_DENSE = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
-_CSR = {"error_model": "numpy", "fastmath": {"contract"}}
+def _implement(interface, n_arrays, fastmath):
+    """Register the decorated function for compiled calls of ``interface`` with rows of so many arrays."""
+
+    def register(implementation):
+        def choose(rows, *rest):
+            return implementation if len(rows) == n_arrays else None
+
+        options = {"error_model": "numpy", "fastmath": fastmath}
+        overload(interface, jit_options=options, strict=False)(choose)
+        return implementation
+
+    return register
 
 
-@numba.njit(**_DENSE)
-def _dense_prefetch(X, i):
+def _dense(interface):
+    # Sums over a dense row may be reordered, which lets the compiler vectorise them.
+    return _implement(interface, 1, {"reassoc", "contract", "nsz"})
+
+
+def _csr(interface):
+    # Over a CSR row they may not: vectorised they would need gathers, which are slower. Indices are taken as unsigned
+    # below, which spares a test for negative ones at every access.
+    return _implement(interface, 3, {"contract"})
+
+
+@_dense(prefetch)
+def _prefetch_dense(rows, i):
+    X = rows[0]
     width = X.shape[1]
-    step = _LINE // X.itemsize
-    for j in range(0, min(width, _MOST_LINES * step), step):
+    for j in range(0, min(width, _MOST), _STEP):
         _prefetch(X, i * width + j)
     _prefetch(X, i * width + width - 1)
 
 
-@numba.njit(**_CSR)
-def _csr_prefetch(data, indices, indptr, i):
+@_csr(prefetch)
+def _prefetch_csr(rows, i):
+    data, indices, indptr = rows
     start = np.int64(indptr[i])
-    stop = min(np.int64(indptr[i + 1]), start + _MOST_LINES * (_LINE // data.itemsize))
-    for j in range(start, stop, _LINE // data.itemsize):
+    for j in range(start, min(np.int64(indptr[i + 1]), start + _MOST), _STEP):
         _prefetch(data, j)
-    for j in range(start, stop, _LINE // indices.itemsize):
         _prefetch(indices, j)
 
 
-@numba.njit(**_DENSE)
-def _dense_dot(X, i, v):
-    x = X[i]
+@_dense(dot)
+def _dot_dense(rows, i, v):
+    X = rows[0]
     product = 0.0
     square = 0.0
-    for j in range(x.shape[0]):
-        xj = np.float64(x[j])
+    for j in range(X.shape[1]):
+        xj = np.float64(X[i, j])
         product += v[j] * xj
         square += xj * xj
     return product, square
 
 
-@numba.njit(**_CSR)
-def _csr_dot(data, indices, indptr, i, v):
+@_csr(dot)
+def _dot_csr(rows, i, v):
+    data, indices, indptr = rows
     product = 0.0
     square = 0.0
     for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
@@ -113,49 +132,34 @@ def _csr_dot(data, indices, indptr, i, v):
     return product, square
 
 
-@numba.njit(**_DENSE)
-def _dense_axpy(X, i, c, v):
-    x = X[i]
-    for j in range(x.shape[0]):
-        v[j] += c * np.float64(x[j])
+@_dense(axpy)
+def _axpy_dense(rows, i, c, v):
+    X = rows[0]
+    for j in range(X.shape[1]):
+        v[j] += c * np.float64(X[i, j])
 
 
-@numba.njit(**_CSR)
-def _csr_axpy(data, indices, indptr, i, c, v):
+@_csr(axpy)
+def _axpy_csr(rows, i, c, v):
+    data, indices, indptr = rows
     for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
         v[np.uint64(indices[j])] += c * np.float64(data[j])
 
 
-@numba.njit(**_DENSE)
-def _dense_axpy2(X, i, c, v, d, u):
-    x = X[i]
-    for j in range(x.shape[0]):
-        xj = np.float64(x[j])
+@_dense(axpy2)
+def _axpy2_dense(rows, i, c, v, d, u):
+    X = rows[0]
+    for j in range(X.shape[1]):
+        xj = np.float64(X[i, j])
         v[j] += c * xj
         u[j] += d * xj
 
 
-@numba.njit(**_CSR)
-def _csr_axpy2(data, indices, indptr, i, c, v, d, u):
+@_csr(axpy2)
+def _axpy2_csr(rows, i, c, v, d, u):
+    data, indices, indptr = rows
     for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
         k = np.uint64(indices[j])
         xj = np.float64(data[j])
         v[k] += c * xj
         u[k] += d * xj
-
-
-def _implement(interface, dense, csr):
-    """Let compiled code call ``interface(rows, ...)`` with dense or CSR rows."""
-
-    def choose(rows, *_):
-        if len(rows) == 1:
-            return lambda rows, *rest: dense(rows[0], *rest)
-        return lambda rows, *rest: csr(rows[0], rows[1], rows[2], *rest)
-
-    overload(interface, strict=False)(choose)
-
-
-_implement(prefetch, _dense_prefetch, _csr_prefetch)
-_implement(dot, _dense_dot, _csr_dot)
-_implement(axpy, _dense_axpy, _csr_axpy)
-_implement(axpy2, _dense_axpy2, _csr_axpy2)
