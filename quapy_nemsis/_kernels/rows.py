@@ -58,11 +58,11 @@ def dot(rows, i, v):
 
 
 def axpy(rows, i, c, v):
-    """v ← v + c·x for row x = X[i]."""
+    """Add c·x to v, for row x = X[i]."""
 
 
 def axpy2(rows, i, c, v, d, u):
-    """v ← v + c·x and u ← u + d·x for row x = X[i], in one walk."""
+    """Add c·x to v and d·x to u, for row x = X[i], in one walk."""
 
 
 def _implement(interface, n_arrays, fastmath):
