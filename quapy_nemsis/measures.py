@@ -18,8 +18,8 @@ Examples
 BAKLD(C=0.3)
 >>> round(measure.value(P=0.8, N=0.9, p=0.25), 4)
 0.2539
->>> get_measure("q").score(["no", "no", "no", "yes"], ["no", "no", "yes", "yes"])
-0.8823529411764706
+>>> round(get_measure("q").score(["no", "no", "no", "yes"], ["no", "no", "yes", "yes"]), 4)
+0.8824
 """
 
 from __future__ import annotations
