@@ -8,6 +8,7 @@ numba's first-class functions would not, but cost 7 ns more a call than a bare `
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -76,7 +77,9 @@ def call(typingctx, address, array):
 
 
 @lru_cache(maxsize=256)
-def duals_callback(gradient: Callable, values: Callable | None, n_theta: int) -> Any:
+def duals_callback(
+    gradient: Callable, values: Callable | None, n_theta: int, cacheable: bool = True
+) -> Any:
     """Compile a measure's functions into one that answers a kernel.
 
     Parameters
@@ -87,6 +90,8 @@ def duals_callback(gradient: Callable, values: Callable | None, n_theta: int) ->
         ``values(P, N, p, eps, theta)``, (ζ₁, ζ₂); None if Ψ is affine, because then they are not needed.
     n_theta : int
         Number of the measure's parameters.
+    cacheable : bool, default=True
+        Whether the result may be kept on disk: numba would not notice a change in a user's source.
 
     Returns
     -------
@@ -121,11 +126,36 @@ def duals_callback(gradient: Callable, values: Callable | None, n_theta: int) ->
             a[ZETA2], a[ZETA2_P], a[ZETA2_N] = z2, b1, b2
 
     signature = types.void(types.CPointer(types.float64))
-    return _with_cache(
-        lambda cached: numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(
-            duals
-        )
-    )
+
+    def build(cached: bool) -> Any:
+        return numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(duals)
+
+    return _with_cache(build) if cacheable else build(False)
+
+
+def compiled_result(function: Callable, what: str) -> int | str:
+    """Compile a user's function of three numbers and an array; how many numbers it returns, or numba's word for it.
+
+    Raises
+    ------
+    ValueError
+        In one sentence with the line, if numba cannot compile it.
+    """
+    try:
+        dispatcher = numba.njit(function)
+        dispatcher.compile((real, real, real, reals))
+    except NumbaError as error:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        reason = next((line for line in lines if not line.startswith(("Failed in", "-"))), lines[0])
+        place = re.findall(r'File "([^"]+)", line (\d+)', text)
+        where = f" ({os.path.basename(place[-1][0])}, line {place[-1][1]})" if place else ""
+        raise ValueError(f"{what} cannot be compiled by numba: {reason}{where}") from None
+    result = dispatcher.nopython_signatures[-1].return_type
+    if isinstance(result, types.BaseTuple):
+        numeric = all(isinstance(part, types.Number | types.Boolean) for part in result)
+        return len(result) if numeric else str(result)
+    return 1 if isinstance(result, types.Number | types.Boolean) else str(result)
 
 
 class Kernel:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from quapy_nemsis._jit import THETA, duals_callback
+from quapy_nemsis._kernels import level as lv
 from quapy_nemsis._kernels import nemsis as k
-from quapy_nemsis.measures import NestedMeasure
+from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure
 
 AVERAGES: dict[str, int] = {"last": k.LAST, "all": k.ALL, "suffix": k.SUFFIX}
 
@@ -18,7 +20,7 @@ AVERAGES: dict[str, int] = {"last": k.LAST, "all": k.ALL, "suffix": k.SUFFIX}
 class Settings:
     """A learner's checked parameters, as the kernel takes them."""
 
-    measure: NestedMeasure
+    measure: NestedMeasure | PseudoMeasure
     reward: int
     counts: bool
     monotone: bool
@@ -27,6 +29,23 @@ class Settings:
     reward_bound: float
     fit_intercept: bool
     average: int
+
+
+@dataclass(frozen=True)
+class ScanSettings(Settings):
+    """The same for SCAN, with the lengths of its epochs."""
+
+    first_epoch: int
+    growth: float
+    level_share: float
+
+    def learning_length(self, epoch: int) -> int:
+        """Points of the learning phase, s_e."""
+        return round(self.first_epoch * self.growth**epoch)
+
+    def level_length(self, epoch: int) -> int:
+        """Points of the level phase, s'_e."""
+        return max(1, round(self.level_share * self.learning_length(epoch)))
 
 
 @dataclass
@@ -41,7 +60,7 @@ class State:
     seconds: float = 0.0
 
     @classmethod
-    def start(cls, n_features: int) -> State:
+    def start(cls, n_features: int, settings: Settings) -> State:
         """State before the first point: zero weights."""
         scalars = np.zeros(k.N_SCALARS)
         scalars[k.SCALE] = 1.0
@@ -49,19 +68,27 @@ class State:
 
     def copy(self) -> State:
         """Independent copy."""
-        return State(
-            self.v.copy(), self.lag.copy(), self.before.copy(), self.scalars.copy(), self.seconds
-        )
+        return copy.deepcopy(self)
+
+    @property
+    def steps(self) -> int:
+        """Number of points learned from."""
+        return int(self.scalars[k.STEPS])
 
     @property
     def t(self) -> int:
         """Number of points seen."""
-        return int(self.scalars[k.STEPS])
+        return self.steps
 
     @property
     def p(self) -> float:
-        """Share of positives among the points seen."""
-        return float(self.scalars[k.POSITIVES] / max(self.t, 1))
+        """Share of positives among the points learned from."""
+        return float(self.scalars[k.POSITIVES] / max(self.steps, 1))
+
+    @property
+    def eps(self) -> float:
+        """Smoothing of the shares."""
+        return 0.5 / max(self.steps, 1)
 
     @property
     def rewards(self) -> tuple[float, float]:
@@ -69,12 +96,12 @@ class State:
         positives = self.scalars[k.POSITIVES]
         return (
             float(self.scalars[k.REWARD_POS] / max(positives, 1.0)),
-            float(self.scalars[k.REWARD_NEG] / max(self.t - positives, 1.0)),
+            float(self.scalars[k.REWARD_NEG] / max(self.steps - positives, 1.0)),
         )
 
-    def value(self, measure: NestedMeasure) -> float:
+    def value(self, measure: Measure) -> float:
         """Measure at the running estimates."""
-        return measure.value(*self.rewards, self.p, 0.5 / max(self.t, 1))
+        return measure.value(*self.rewards, self.p, self.eps)
 
     def walk(
         self, rows: tuple, positive: np.ndarray, order: np.ndarray, settings: Settings
@@ -85,7 +112,10 @@ class State:
         duals = np.zeros(THETA + len(theta))
         duals[THETA:] = theta
         callback = duals_callback(
-            measure._gradient, None if measure.affine else measure._values, len(theta)
+            measure._gradient,
+            None if measure.affine else measure._values,
+            len(theta),
+            measure.cacheable,
         )
         begin = time.perf_counter()
         taken = k.nemsis(
@@ -122,7 +152,7 @@ class State:
         before it.
         """
         s = self.scalars
-        if average == k.LAST or self.t == 0:
+        if average == k.LAST or self.steps == 0:
             return s[k.SCALE] * self.v, float(s[k.INTERCEPT])
         weights = s[k.SCALE_SUM] * self.v - self.lag
         intercept = s[k.INTERCEPT_SUM]
@@ -130,6 +160,98 @@ class State:
         if average == k.SUFFIX:
             weights += self.before
             intercept += s[k.INTERCEPT_BEFORE]
-            first = max((1 << (self.t.bit_length() - 1)) // 2, 1)
-        count = self.t - first + 1
+            first = max((1 << (self.steps.bit_length() - 1)) // 2, 1)
+        count = self.steps - first + 1
         return weights / count, float(intercept / count)
+
+
+@dataclass
+class ScanState(State):
+    """A NEMSIS state on the valuation at the current level, and where in SCAN's epochs it stands."""
+
+    level: float = 0.0
+    #: The level after each finished epoch.
+    levels: list[float] = field(default_factory=list)
+    learning: bool = True
+    #: Points left in this phase.
+    left: int = 0
+    #: Points seen in level phases.
+    judged: int = 0
+    #: The model that a level phase judges, and its rewards so far.
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    intercept: float = 0.0
+    sums: np.ndarray = field(default_factory=lambda: np.zeros(4))
+
+    @classmethod
+    def start(cls, n_features: int, settings: ScanSettings) -> ScanState:
+        """State before the first point: zero weights, level 0."""
+        state = super().start(n_features, settings)
+        state.left = settings.learning_length(0)
+        return state
+
+    @property
+    def t(self) -> int:
+        """Number of points seen, in both kinds of phases."""
+        return self.steps + self.judged
+
+    def walk(
+        self, rows: tuple, positive: np.ndarray, order: np.ndarray, settings: ScanSettings
+    ) -> bool:
+        """Take the rows in the given order, through as many phases as they fill."""
+        done = 0
+        while done < len(order):
+            part = order[done : done + self.left]
+            phase = self._learn if self.learning else self._judge
+            if not phase(rows, positive, part, settings):
+                return False
+            done += len(part)
+            self.left -= len(part)
+            if self.left == 0:
+                self._turn(settings)
+        return True
+
+    def _learn(self, rows, positive, part, settings: ScanSettings) -> bool:
+        valuation = settings.measure.valuation(self.level)
+        return super().walk(rows, positive, part, replace(settings, measure=valuation))
+
+    def _judge(self, rows, positive, part, settings: ScanSettings) -> bool:
+        begin = time.perf_counter()
+        taken = lv.level(
+            rows,
+            positive,
+            part,
+            settings.reward,
+            settings.counts,
+            settings.reward_bound,
+            self.weights,
+            self.intercept,
+            self.sums,
+        )
+        self.seconds += time.perf_counter() - begin
+        self.judged += taken
+        return taken == len(part)
+
+    def _turn(self, settings: ScanSettings) -> None:
+        """From a phase to the next."""
+        epoch = len(self.levels)
+        if self.learning:
+            self.weights, self.intercept = self.model(settings.average)
+            self.sums = np.zeros(4)
+            self.left = settings.level_length(epoch)
+        else:
+            self.level = self._new_level(settings.measure)
+            self.levels.append(self.level)
+            self.left = settings.learning_length(epoch + 1)
+        self.learning = not self.learning
+
+    def _new_level(self, measure: PseudoMeasure) -> float:
+        """P_class/P_quant of the judged model (line 19); the old level if a class did not occur.
+
+        Surrogate rewards may put it below 0 or above what perfect rates would give: it is clipped to that range.
+        """
+        if min(self.sums[lv.COUNT_POS], self.sums[lv.COUNT_NEG]) == 0.0:
+            return self.level
+        P = self.sums[lv.SUM_POS] / self.sums[lv.COUNT_POS]
+        N = self.sums[lv.SUM_NEG] / self.sums[lv.COUNT_NEG]
+        highest = measure.value(1.0, 1.0, self.p, self.eps)
+        return min(max(measure.value(P, N, self.p, self.eps), 0.0), highest)

@@ -1,24 +1,27 @@
-"""Linear classifiers that optimise a quantification measure, for scikit-learn."""
+"""Online linear classifiers that optimise a quantification measure, for scikit-learn."""
 
 from __future__ import annotations
 
 import math
-import numbers
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis._state import AVERAGES, Settings, State
-from quapy_nemsis.measures import Measure, NestedMeasure, get_measure
+from quapy_nemsis._linear import (
+    LinearClassifier,
+    check_bool,
+    check_integer,
+    check_option,
+    check_positive,
+    distinct,
+)
+from quapy_nemsis._state import AVERAGES, ScanSettings, ScanState, Settings, State
+from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
 from quapy_nemsis.rewards import reward_code
 
 ESTIMATES: dict[str, bool] = {"counts": True, "surrogate": False}
@@ -62,7 +65,220 @@ class NEMSISParameters:
         self.verbose = verbose
 
 
-class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
+class SCANParameters(NEMSISParameters):
+    """Parameters of SCAN, written once for the classifier and the QuaPy quantifier (see `SCANClassifier`)."""
+
+    def __init__(
+        self,
+        measure: str | Measure = "cq",
+        *,
+        reward: str = "hinge",
+        estimates: str = "counts",
+        monotone: bool = True,
+        eta0: float = 0.1,
+        radius: float = math.inf,
+        reward_bound: float = 1.0,
+        n_passes: int = 5,
+        average: str = "suffix",
+        fit_intercept: bool = True,
+        shuffle: bool = True,
+        random_state: int | RandomState | None = None,
+        first_epoch: int = 100,
+        growth: float = 2.0,
+        level_share: float = 0.25,
+        record_every: int | None = None,
+        verbose: int = 0,
+    ):
+        super().__init__(
+            measure,
+            reward=reward,
+            estimates=estimates,
+            monotone=monotone,
+            eta0=eta0,
+            radius=radius,
+            reward_bound=reward_bound,
+            n_passes=n_passes,
+            average=average,
+            fit_intercept=fit_intercept,
+            shuffle=shuffle,
+            random_state=random_state,
+            record_every=record_every,
+            verbose=verbose,
+        )
+        self.first_epoch = first_epoch
+        self.growth = growth
+        self.level_share = level_share
+
+
+class OnlineClassifier(LinearClassifier):
+    """A learner that takes one point at a time; subclasses say with which state and settings."""
+
+    _state_type: ClassVar[type[State]] = State
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> OnlineClassifier:
+        """Learn from `n_passes` passes over the data.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; C-ordered float32 or float64 arrays and CSR matrices are used as they are, the rest is converted.
+        y : array-like of shape (n_samples,)
+            Labels, two classes of any type.
+
+        Returns
+        -------
+        OnlineClassifier
+            The fitted learner itself.
+        """
+        settings = self._settings()
+        X, y = self._check_rows(X, y, reset=True)
+        classes = self._two_classes(distinct(y))
+        positive = y == classes[1]
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        state, records = self._state_type.start(X.shape[1], settings), []
+        for i in range(self.n_passes):
+            order = rng.permutation(len(positive)) if self.shuffle else np.arange(len(positive))
+            records += self._walk(state, X, positive, order, settings)
+            if self.verbose:
+                P, N = state.rewards
+                print(
+                    f"{type(self).__name__}: pass {i + 1}/{self.n_passes}, {state.t} samples, "
+                    f"{settings.measure.name} {state.value(settings.measure):.5f}, "
+                    f"P {P:.4f}, N {N:.4f}, {state.seconds:.2f} s"
+                )
+        self.history_ = {column: [] for column in HISTORY}
+        return self._keep(state, records, settings, classes)
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
+    ) -> OnlineClassifier:
+        """Learn from further points, in the order given.
+
+        Any way of cutting the same rows into chunks gives the same weights. If a chunk cannot be used, the learner
+        stays as it was.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (2,), optional
+            All labels that can occur; needed in the first call unless `y` holds both.
+
+        Returns
+        -------
+        OnlineClassifier
+            The learner itself.
+        """
+        settings = self._settings()
+        first = not hasattr(self, "_state")
+        X, y = self._check_rows(X, y, reset=first)
+        if first:
+            known = self._two_classes(distinct(np.asarray(y if classes is None else classes)))
+            state = self._state_type.start(X.shape[1], settings)
+        else:
+            known = self.classes_
+            if classes is not None and not np.array_equal(np.unique(classes), known):
+                raise ValueError(
+                    f"classes {np.unique(classes).tolist()} differ from those of the first call, "
+                    f"{known.tolist()}"
+                )
+            if (settings.average, settings.counts) != self._kind:
+                raise ValueError(
+                    "average and estimates cannot change between calls of partial_fit; "
+                    "set them back, or call fit to start anew"
+                )
+            state = self._state.copy()
+        strange = np.setdiff1d(distinct(y), known)
+        if len(strange):
+            raise ValueError(
+                f"y holds labels {strange.tolist()} that are not among the classes {known.tolist()}"
+            )
+        records = self._walk(state, X, y == known[1], np.arange(X.shape[0]), settings)
+        if first:
+            self.history_ = {column: [] for column in HISTORY}
+        return self._keep(state, records, settings, known)
+
+    @property
+    def t_(self) -> int:
+        """Number of points seen, over all passes."""
+        check_is_fitted(self)
+        return self._state.t
+
+    # ----------------------------------------------------------------- inside
+
+    def _settings(self) -> Settings:
+        """Check the parameters."""
+        raise TypeError(f"{type(self).__name__} is abstract")
+
+    def _common_settings(self) -> dict[str, Any]:
+        """Check the parameters that all online learners have."""
+        check_option("estimates", self.estimates, ESTIMATES)
+        check_option("average", self.average, AVERAGES)
+        for name in ("monotone", "fit_intercept", "shuffle"):
+            check_bool(name, getattr(self, name))
+        check_integer("n_passes", self.n_passes)
+        if self.record_every is not None:
+            check_integer("record_every", self.record_every)
+        check_positive("eta0", self.eta0, finite=True)
+        check_positive("radius", self.radius)
+        check_positive("reward_bound", self.reward_bound)
+        return {
+            "reward": reward_code(self.reward),
+            "counts": ESTIMATES[self.estimates],
+            "monotone": bool(self.monotone),
+            "eta0": float(self.eta0),
+            "radius": float(self.radius),
+            "reward_bound": float(self.reward_bound),
+            "fit_intercept": bool(self.fit_intercept),
+            "average": AVERAGES[self.average],
+        }
+
+    def _check_rows(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
+        # NaN and inf in X are left to the kernel, which notices them on its way: see `_walk`.
+        return self._check_data(
+            X, y, reset, dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
+
+    def _walk(
+        self, state: State, X: Any, positive: np.ndarray, order: np.ndarray, settings: Settings
+    ) -> list[tuple]:
+        """Walk over the rows, stopping at every `record_every`-th sample to take down how things stand."""
+        records = []
+        rows = as_rows(X)
+        done = 0
+        while done < len(order):
+            upto = len(order)
+            if self.record_every is not None:
+                upto = min(upto, done + self.record_every - state.t % self.record_every)
+            if not state.walk(rows, positive, order[done:upto], settings):
+                assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
+                raise ValueError(
+                    f"the weights became infinite or NaN near sample {state.t + 1}: scale the features "
+                    f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {self.eta0!r})"
+                )
+            done = upto
+            if self.record_every is not None and state.t % self.record_every == 0:
+                value = state.value(settings.measure)
+                records.append((state.t, state.seconds, *state.rewards, value))
+        return records
+
+    def _keep(
+        self, state: State, records: list[tuple], settings: Settings, classes: np.ndarray
+    ) -> OnlineClassifier:
+        """Take over what was learned, after all went well."""
+        for record in records:
+            for column, entry in zip(HISTORY, record, strict=True):
+                self.history_[column].append(entry)
+        weights, intercept = state.model(settings.average)
+        self._state, self._kind = state, (settings.average, settings.counts)
+        self.classes_ = classes
+        self.coef_, self.intercept_ = weights[np.newaxis], np.array([intercept])
+        return self
+
+
+class NEMSISClassifier(NEMSISParameters, OnlineClassifier):
     """Linear classifier trained by NEMSIS (Algorithm 1 of Kar et al., KDD 2016).
 
     Each point (x, y) moves the weights by
@@ -140,261 +356,112 @@ class NEMSISClassifier(NEMSISParameters, ClassifierMixin, BaseEstimator):
     2845
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> NEMSISClassifier:
-        """Learn from `n_passes` passes over the data.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; C-ordered float32 or float64 arrays and CSR matrices are used as they are, the rest is converted.
-        y : array-like of shape (n_samples,)
-            Labels, two classes of any type.
-
-        Returns
-        -------
-        NEMSISClassifier
-            The fitted learner itself.
-        """
-        settings = self._settings()
-        X, y = self._check_data(X, y, reset=True)
-        classes = self._two_classes(_distinct(y))
-        positive = y == classes[1]
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        state, records = State.start(X.shape[1]), []
-        for i in range(self.n_passes):
-            order = rng.permutation(len(positive)) if self.shuffle else np.arange(len(positive))
-            records += self._walk(state, X, positive, order, settings)
-            if self.verbose:
-                P, N = state.rewards
-                print(
-                    f"{type(self).__name__}: pass {i + 1}/{self.n_passes}, {state.t} samples, "
-                    f"{settings.measure.name} {state.value(settings.measure):.5f}, "
-                    f"P {P:.4f}, N {N:.4f}, {state.seconds:.2f} s"
-                )
-        self.history_ = {column: [] for column in HISTORY}
-        return self._keep(state, records, settings, classes)
-
-    def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
-    ) -> NEMSISClassifier:
-        """Learn from further points, in the order given.
-
-        Any way of cutting the same rows into chunks gives the same weights. If a chunk cannot be used, the learner
-        stays as it was.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-        classes : array-like of shape (2,), optional
-            All labels that can occur; needed in the first call unless `y` holds both.
-
-        Returns
-        -------
-        NEMSISClassifier
-            The learner itself.
-        """
-        settings = self._settings()
-        first = not hasattr(self, "_state")
-        X, y = self._check_data(X, y, reset=first)
-        if first:
-            known = self._two_classes(_distinct(np.asarray(y if classes is None else classes)))
-            state = State.start(X.shape[1])
-        else:
-            known = self.classes_
-            if classes is not None and not np.array_equal(np.unique(classes), known):
-                raise ValueError(
-                    f"classes {np.unique(classes).tolist()} differ from those of the first call, "
-                    f"{known.tolist()}"
-                )
-            if (settings.average, settings.counts) != self._kind:
-                raise ValueError(
-                    "average and estimates cannot change between calls of partial_fit; "
-                    "set them back, or call fit to start anew"
-                )
-            state = self._state.copy()
-        strange = np.setdiff1d(_distinct(y), known)
-        if len(strange):
+    def _settings(self) -> Settings:
+        measure = get_measure(self.measure)
+        if isinstance(measure, PseudoMeasure):
             raise ValueError(
-                f"y holds labels {strange.tolist()} that are not among the classes {known.tolist()}"
+                f"NEMSIS optimises nested concave measures, and {measure!r} is pseudo-concave: "
+                "use SCANClassifier or CANClassifier (SCAN or CAN in QuaPy)"
             )
-        records = self._walk(state, X, y == known[1], np.arange(X.shape[0]), settings)
-        if first:
-            self.history_ = {column: [] for column in HISTORY}
-        return self._keep(state, records, settings, known)
+        if not isinstance(measure, NestedMeasure):
+            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+        return Settings(measure=measure, **self._common_settings())
 
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Scores w·x + b; a point is predicted positive if its score is above 0.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+class SCANClassifier(SCANParameters, OnlineClassifier):
+    """Linear classifier trained by SCAN (Algorithm 3 of Kar et al., KDD 2016), for pseudo-concave measures.
 
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Scores.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0]
+    A ratio P_class/P_quant is not concave, but it is at least v just where the valuation P_class − v·P_quant is at
+    least 0, and that is concave. SCAN alternates, in epochs of geometric length, between learning for the valuation at the
+    current level v, by NEMSIS steps with Ψ(x, y) = x − v·y, and estimating the level that the model has reached on
+    points it does not learn from.
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Labels of the rows.
+    The listing forgets to keep the learned weights: here w and its estimates go on from epoch to epoch, and so does the
+    step counter. Restarting it, as the listing does, would change step sizes by a constant factor only (epochs grow
+    geometrically) but begin each epoch with steps that undo the last.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+    Parameters
+    ----------
+    measure : str or Measure, default="cq"
+        The pseudo-concave measure to optimise: "cq", "bk" or a `PseudoConcave` object.
+    reward : {"hinge", "logistic"}, default="hinge"
+        Concave surrogate whose gradient moves the weights.
+    estimates : {"counts", "surrogate"}, default="counts"
+        Estimates and levels from 0-1 counts (the paper's SCAN-NS) or from the surrogate rewards (SCAN).
+    monotone : bool, default=True
+        Replace negative class weights by 0.
+    eta0 : float, default=0.1
+        Step size; step t uses η₀/√t.
+    radius : float, default=inf
+        Radius of the ball that the weights (not the intercept) are projected on.
+    reward_bound : float, default=1
+        B: surrogate rewards enter the estimates clipped to [−B, 1].
+    n_passes : int, default=5
+        Passes of `fit` over the data; epochs go on through them.
+    average : {"suffix", "all", "last"}, default="suffix"
+        Mean of at least the last half of the iterates, of all of them, or the last one.
+    fit_intercept : bool, default=True
+        Whether to learn an intercept.
+    shuffle : bool, default=True
+        Whether `fit` walks the rows in a fresh random order in each pass.
+    random_state : int, RandomState or None, default=None
+        Seed of that order.
+    first_epoch : int, default=100
+        Points of the first learning phase, s₀.
+    growth : float, default=2
+        Ratio of one epoch's length to that of the one before.
+    level_share : float, default=0.25
+        Points of a level phase for each point of its learning phase, s'_e/s_e.
+    record_every : int or None, default=None
+        Append to `history_` every so many samples.
+    verbose : int, default=0
+        Print a line per pass of `fit`.
 
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels out of `classes_`.
-        """
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0.0).astype(np.intp)]
+    Attributes
+    ----------
+    levels_ : ndarray of shape (n_epochs,)
+        The level after each finished epoch.
+    classes_, coef_, intercept_, n_features_in_, t_, history_
+        As for `NEMSISClassifier`; `t_` counts the points of level phases too.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> learner = SCANClassifier("cq", random_state=0).fit(scale(X), y)
+    >>> len(learner.levels_)
+    4
+    >>> bool(learner.levels_[-1] > 0.9)
+    True
+    """
+
+    _state_type = ScanState
 
     @property
-    def t_(self) -> int:
-        """Number of points seen, over all passes."""
+    def levels_(self) -> np.ndarray:
+        """The level after each finished epoch."""
         check_is_fitted(self)
-        return self._state.t
+        return np.array(self._state.levels)
 
-    # ----------------------------------------------------------------- inside
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
-        return tags
-
-    def _settings(self) -> Settings:
-        """Check the parameters."""
+    def _settings(self) -> ScanSettings:
         measure = get_measure(self.measure)
-        if not isinstance(measure, NestedMeasure):
+        if isinstance(measure, NestedMeasure):
             raise ValueError(
-                f"NEMSIS optimises nested concave measures; {measure!r} ({measure.formula}) is not one"
+                f"SCAN optimises pseudo-concave measures, and {measure!r} is nested concave: "
+                "use NEMSISClassifier or CANClassifier (NEMSIS or CAN in QuaPy)"
             )
-        for name, options in (("estimates", ESTIMATES), ("average", AVERAGES)):
-            if not isinstance(getattr(self, name), str):
-                raise TypeError(f"{name} must be a string; got {getattr(self, name)!r}")
-            if getattr(self, name) not in options:
-                raise ValueError(
-                    f"{name} must be one of {sorted(options)}; got {getattr(self, name)!r}"
-                )
-        for name in ("monotone", "fit_intercept", "shuffle"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise TypeError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        _check_integer("n_passes", self.n_passes)
-        if self.record_every is not None:
-            _check_integer("record_every", self.record_every)
-        _check_real("eta0", self.eta0)
-        if math.isinf(self.eta0):
-            raise ValueError(f"eta0 must be finite; got {self.eta0!r}")
-        _check_real("radius", self.radius)
-        _check_real("reward_bound", self.reward_bound)
-        return Settings(
+        if not isinstance(measure, PseudoMeasure):
+            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+        check_integer("first_epoch", self.first_epoch)
+        check_positive("growth", self.growth, finite=True)
+        if self.growth < 1.0:
+            raise ValueError(f"growth must be at least 1; got {self.growth!r}")
+        check_positive("level_share", self.level_share, finite=True)
+        return ScanSettings(
             measure=measure,
-            reward=reward_code(self.reward),
-            counts=ESTIMATES[self.estimates],
-            monotone=bool(self.monotone),
-            eta0=float(self.eta0),
-            radius=float(self.radius),
-            reward_bound=float(self.reward_bound),
-            fit_intercept=bool(self.fit_intercept),
-            average=AVERAGES[self.average],
+            first_epoch=int(self.first_epoch),
+            growth=float(self.growth),
+            level_share=float(self.level_share),
+            **self._common_settings(),
         )
-
-    def _check_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
-        # NaN and inf in X are left to the kernel, which notices them on its way: see `_walk`.
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_all_finite=False,
-            reset=reset,
-        )
-        if scipy.sparse.issparse(X) and not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        return X, y
-
-    def _two_classes(self, classes: np.ndarray) -> np.ndarray:
-        check_classification_targets(classes)
-        if len(classes) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(classes)}: {len(classes)} classes, {classes[:5].tolist()}... Wrap the learner "
-                "in sklearn.multiclass.OneVsRestClassifier, the quantifier in quapy.method.base.newOneVsAll"
-            )
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs two classes; the data holds one class, {classes.tolist()}. "
-                "In a stream, name both with partial_fit(X, y, classes=...)"
-            )
-        return classes
-
-    def _walk(
-        self, state: State, X: Any, positive: np.ndarray, order: np.ndarray, settings: Settings
-    ) -> list[tuple]:
-        """Walk over the rows, stopping at every `record_every`-th sample to take down how things stand."""
-        records = []
-        rows = as_rows(X)
-        done = 0
-        while done < len(order):
-            upto = len(order)
-            if self.record_every is not None:
-                upto = min(upto, done + self.record_every - state.t % self.record_every)
-            if not state.walk(rows, positive, order[done:upto], settings):
-                assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
-                raise ValueError(
-                    f"the weights became infinite or NaN near sample {state.t + 1}: scale the features "
-                    f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {self.eta0!r})"
-                )
-            done = upto
-            if self.record_every is not None and state.t % self.record_every == 0:
-                value = state.value(settings.measure)
-                records.append((state.t, state.seconds, *state.rewards, value))
-        return records
-
-    def _keep(
-        self, state: State, records: list[tuple], settings: Settings, classes: np.ndarray
-    ) -> NEMSISClassifier:
-        """Take over what was learned, after all went well."""
-        for record in records:
-            for column, entry in zip(HISTORY, record, strict=True):
-                self.history_[column].append(entry)
-        weights, intercept = state.model(settings.average)
-        self._state, self._kind = state, (settings.average, settings.counts)
-        self.classes_ = classes
-        self.coef_, self.intercept_ = weights[np.newaxis], np.array([intercept])
-        return self
-
-
-def _distinct(y: np.ndarray) -> np.ndarray:
-    """Sorted distinct labels; without sorting all of y where its beginning shows both of two classes."""
-    classes = np.unique(y[:1000])
-    if len(classes) == 2 and ((y == classes[0]) | (y == classes[1])).all():
-        return classes
-    return np.unique(y)
-
-
-def _check_integer(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer; got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1; got {value!r}")
-
-
-def _check_real(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number; got {value!r}")
-    if not value > 0.0:
-        raise ValueError(f"{name} must be positive; got {value!r}")

@@ -9,7 +9,13 @@ import quapy.functional as F
 from numpy.typing import ArrayLike
 from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
 
-from quapy_nemsis.classifiers import NEMSISClassifier, NEMSISParameters
+from quapy_nemsis.batch import CANClassifier, CANParameters
+from quapy_nemsis.classifiers import (
+    NEMSISClassifier,
+    NEMSISParameters,
+    SCANClassifier,
+    SCANParameters,
+)
 
 
 class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier):
@@ -49,6 +55,28 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         self.classifier = self.learner(**self.get_params(deep=False)).fit(X, y)
         return None, None
 
+    def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
+        """Nothing to train: predictions are counted."""
+
+    def aggregate(self, classif_predictions: ArrayLike) -> np.ndarray:
+        """Shares of the predicted labels.
+
+        Parameters
+        ----------
+        classif_predictions : array-like of shape (n_samples,)
+            Labels, as `classify` returns them.
+
+        Returns
+        -------
+        ndarray of shape (2,)
+            Estimated prevalence of `classes_[0]` and `classes_[1]`.
+        """
+        return F.prevalence_from_labels(classif_predictions, self.classes_)
+
+
+class _OnlineClassifyAndCount(_ClassifyAndCount):
+    """The same with an online learner."""
+
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Any:
         """Train the learner on further points, in the order given.
 
@@ -71,26 +99,8 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         self.classifier = learner
         return self
 
-    def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
-        """Nothing to train: predictions are counted."""
 
-    def aggregate(self, classif_predictions: ArrayLike) -> np.ndarray:
-        """Shares of the predicted labels.
-
-        Parameters
-        ----------
-        classif_predictions : array-like of shape (n_samples,)
-            Labels, as `classify` returns them.
-
-        Returns
-        -------
-        ndarray of shape (2,)
-            Estimated prevalence of `classes_[0]` and `classes_[1]`.
-        """
-        return F.prevalence_from_labels(classif_predictions, self.classes_)
-
-
-class NEMSIS(NEMSISParameters, _ClassifyAndCount):
+class NEMSIS(NEMSISParameters, _OnlineClassifyAndCount):
     """Quantifier that counts the predictions of a `NEMSISClassifier` trained for a quantification measure.
 
     Its parameters are those of `quapy_nemsis.NEMSISClassifier`, on the quantifier itself, so that QuaPy's grid search
@@ -108,3 +118,39 @@ class NEMSIS(NEMSISParameters, _ClassifyAndCount):
     """
 
     learner = NEMSISClassifier
+
+
+class SCAN(SCANParameters, _OnlineClassifyAndCount):
+    """Quantifier that counts the predictions of a `SCANClassifier`, for pseudo-concave measures.
+
+    Its parameters are those of `quapy_nemsis.SCANClassifier`, on the quantifier itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = SCAN(measure="bk", random_state=0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    learner = SCANClassifier
+
+
+class CAN(CANParameters, _ClassifyAndCount):
+    """Quantifier that counts the predictions of a `CANClassifier`, the exact batch optimum of a measure.
+
+    Its parameters are those of `quapy_nemsis.CANClassifier`, on the quantifier itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = CAN(measure="cq", radius=5.0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    learner = CANClassifier

@@ -1,0 +1,127 @@
+"""What all linear classifiers here share: checking data and parameters, and predicting."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+
+class LinearClassifier(ClassifierMixin, BaseEstimator):
+    """A binary linear classifier with `coef_`, `intercept_` and `classes_`; subclasses learn them."""
+
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
+        """Scores w·x + b; a point is predicted positive if its score is above 0.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Scores.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0]
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Labels of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels out of `classes_`.
+        """
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0.0).astype(np.intp)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _check_data(self, X: Any, y: Any, reset: bool, **options: Any) -> tuple[Any, np.ndarray]:
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            order="C",
+            reset=reset,
+            **options,
+        )
+        if scipy.sparse.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        return X, y
+
+    def _two_classes(self, classes: np.ndarray) -> np.ndarray:
+        check_classification_targets(classes)
+        if len(classes) > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(classes)}: {len(classes)} classes, {classes[:5].tolist()}... Wrap the learner "
+                "in sklearn.multiclass.OneVsRestClassifier, the quantifier in quapy.method.base.newOneVsAll"
+            )
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs two classes; the data holds one class, {classes.tolist()}. "
+                "In a stream, name both with partial_fit(X, y, classes=...)"
+            )
+        return classes
+
+
+def distinct(y: np.ndarray) -> np.ndarray:
+    """Sorted distinct labels; without sorting all of y where its beginning shows both of two classes."""
+    classes = np.unique(y[:1000])
+    if len(classes) == 2 and ((y == classes[0]) | (y == classes[1])).all():
+        return classes
+    return np.unique(y)
+
+
+def check_integer(name: str, value: Any) -> None:
+    """Refuse what is not an integer of at least 1."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer; got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1; got {value!r}")
+
+
+def check_positive(name: str, value: Any, *, finite: bool = False) -> None:
+    """Refuse what is not a positive number."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number; got {value!r}")
+    if not value > 0.0:
+        raise ValueError(f"{name} must be positive; got {value!r}")
+    if finite and np.isinf(value):
+        raise ValueError(f"{name} must be finite; got {value!r}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Refuse what is not True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+
+
+def check_option(name: str, value: Any, options: Any) -> None:
+    """Refuse a name that is not one of the options."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string; got {value!r}")
+    if value not in options:
+        raise ValueError(f"{name} must be one of {sorted(options)}; got {value!r}")

@@ -1,0 +1,115 @@
+"""The measures a quantifier can be trained for, and evaluated with.
+
+Notation, as in the paper: P and N are the mean rewards on positives and on negatives (with the 0-1 reward, the
+true positive and the true negative rate), p is the share of positives and n = 1 − p. Then
+
+* p̂ = p·P + n·(1 − N) is the prevalence that classify-and-count estimates, n̂ = 1 − p̂;
+* d = p·(1 − P) − n·(1 − N) = (FN − FP)/|S| is the signed quantification error, BA = (P + N)/2;
+* s(v) = (v + ε)/(1 + 2ε) smooths a share; with ε = 1/(2|S|) it is the smoothing of `quapy.error`.
+
+A *nested concave* measure is Ψ(ζ₁(P, N), ζ₂(P, N)) with three concave functions (Table 1 of the paper). NEMSIS
+needs nothing of it but their values and gradients. A *pseudo-concave* measure is P_class/P_quant with P_class concave
+and P_quant convex and positive (Table 2); SCAN and CAN optimise it through the valuations P_class − v·P_quant. Outside
+the domain of a logarithm, a root or a ratio (surrogate rewards may be negative) a function is taken at the nearest
+point of its domain.
+
+`make_measure`, `NestedConcave` and `PseudoConcave` make measures of functions of your own.
+
+Examples
+--------
+>>> measure = get_measure("bakld:0.3")
+>>> measure
+BAKLD(C=0.3)
+>>> round(measure.value(P=0.8, N=0.9, p=0.25), 4)
+0.2539
+>>> round(get_measure("q").score(["no", "no", "no", "yes"], ["no", "no", "yes", "yes"]), 4)
+0.8824
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from quapy_nemsis.measures.base import Measure, NestedMeasure, PseudoMeasure, Valuation
+from quapy_nemsis.measures.custom import NestedConcave, PseudoConcave, make_measure
+from quapy_nemsis.measures.nested import BA, BAKLD, NSS, GMean, HMean, NegKLD, QMean, QMeasure
+from quapy_nemsis.measures.pseudo import CQB, BKReward, CQReward
+
+__all__ = [
+    "BA",
+    "BAKLD",
+    "CQB",
+    "MEASURES",
+    "NSS",
+    "BKReward",
+    "CQReward",
+    "GMean",
+    "HMean",
+    "Measure",
+    "NegKLD",
+    "NestedConcave",
+    "NestedMeasure",
+    "PseudoConcave",
+    "PseudoMeasure",
+    "QMean",
+    "QMeasure",
+    "Valuation",
+    "get_measure",
+    "make_measure",
+]
+
+MEASURES: dict[str, type[Measure]] = {
+    cls.key: cls
+    for cls in (
+        NegKLD,
+        BAKLD,
+        QMeasure,
+        NSS,
+        BA,
+        GMean,
+        HMean,
+        QMean,
+        CQReward,
+        BKReward,
+        CQB,
+    )
+}
+
+
+def get_measure(measure: str | Measure) -> Measure:
+    """Measure of a short name, its parameter after a colon; a measure object is returned as it is.
+
+    Parameters
+    ----------
+    measure : str or Measure
+        One of kld, bakld, bakld:0.3, q, q:2, nss, ba, gmean, hmean, qmean, cq, bk, cqb, or an object.
+
+    Examples
+    --------
+    >>> get_measure("q:2")
+    QMeasure(beta=2.0)
+    >>> get_measure(NSS())
+    NSS()
+    """
+    if isinstance(measure, Measure):
+        return measure
+    if not isinstance(measure, str):
+        raise TypeError(
+            f"measure must be a name or a Measure object; got {measure!r} of type "
+            f"{type(measure).__name__}"
+        )
+    key, colon, text = measure.partition(":")
+    if key not in MEASURES:
+        raise ValueError(f"unknown measure {measure!r}; known are {', '.join(MEASURES)}")
+    cls = MEASURES[key]
+    if not colon:
+        return cls()
+    if not fields(cls):
+        raise ValueError(f"measure {key!r} has no parameter; got {measure!r}")
+    try:
+        parameter = float(text)
+    except ValueError:
+        raise ValueError(
+            f"the parameter of measure {key!r} must be a number; got {text!r} in {measure!r}"
+        ) from None
+    return cls(parameter)

@@ -1,0 +1,422 @@
+"""Measures made of functions of your own, compiled like the built-in ones.
+
+A function of the rates is ``f(P, N, p, theta)``, an outer function ``psi(x, y, p, theta)``; p is the share of
+positives, ``theta`` the array of the measure's parameters. Each returns one number, in Python that numba can compile: arithmetic,
+``math``, numpy's scalar functions, conditions.
+
+Gradients are taken by central differences of width 2⁻¹⁷ in compiled code, with P and N kept inside [2⁻¹⁷, 1 − 2⁻¹⁷] so
+that roots and logarithms have one at the edges too. Or give them, as functions of the same arguments that return the
+two partial derivatives: they are checked against the values, and called at the rates as they are.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba import cloudpickle
+from numba.extending import register_jitable
+
+from quapy_nemsis.measures import checks
+from quapy_nemsis.measures.base import Measure, NestedMeasure, PseudoMeasure, is_number
+
+_H = 2.0**-17
+
+
+# --------------------------------------------------------------------------- from functions to what kernels call
+
+
+def fingerprint(function: Any) -> Any:
+    """A hashable value that is equal for functions which compute the same, however they got here.
+
+    A function that was sent to another process is another object there each time; with this as a key it is compiled
+    once.
+    """
+    if isinstance(function, types.FunctionType):
+        code = function.__code__
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        names = [function.__globals__.get(name) for name in code.co_names]
+        parts = (*cells, *names, *(function.__defaults__ or ()))
+        inner = tuple(const for const in code.co_consts if not isinstance(const, types.CodeType))
+        return (code.co_code, repr(inner), code.co_names, tuple(fingerprint(x) for x in parts))
+    if isinstance(function, (tuple, list)):
+        return tuple(fingerprint(x) for x in function)
+    if isinstance(function, types.ModuleType):
+        return function.__name__
+    try:
+        hash(function)
+    except TypeError:
+        return id(function)
+    return (type(function).__name__, function)
+
+
+_jitable: dict[Any, Callable] = {}
+_built: dict[Any, tuple[Callable, ...]] = {}
+
+
+def _compilable(function: Callable) -> Callable:
+    key = fingerprint(function)
+    if key not in _jitable:
+        _jitable[key] = register_jitable(function)
+    return _jitable[key]
+
+
+def _inside(f: Callable) -> Callable:
+    """Values of f; where not finite, at the nearest point of the square where differences are taken."""
+
+    def value(P, N, p, theta):
+        exact = f(P, N, p, theta)
+        if math.isfinite(exact):
+            return exact
+        return f(min(max(P, _H), 1.0 - _H), min(max(N, _H), 1.0 - _H), p, theta)
+
+    return register_jitable(value)
+
+
+def _rate_differences(f: Callable) -> Callable:
+    def gradient(P, N, p, theta):
+        P, N = min(max(P, _H), 1.0 - _H), min(max(N, _H), 1.0 - _H)
+        by_P = (f(P + _H, N, p, theta) - f(P - _H, N, p, theta)) / (2.0 * _H)
+        by_N = (f(P, N + _H, p, theta) - f(P, N - _H, p, theta)) / (2.0 * _H)
+        return by_P, by_N
+
+    return register_jitable(gradient)
+
+
+def _outer_differences(f: Callable) -> Callable:
+    def gradient(x, y, p, theta):
+        hx, hy = _H * max(1.0, abs(x)), _H * max(1.0, abs(y))
+        by_x = (f(x + hx, y, p, theta) - f(x - hx, y, p, theta)) / (2.0 * hx)
+        by_y = (f(x, y + hy, p, theta) - f(x, y - hy, p, theta)) / (2.0 * hy)
+        return by_x, by_y
+
+    return register_jitable(gradient)
+
+
+def _build_nested(psi, zeta1, zeta2, gradients) -> tuple[Callable, Callable, Callable]:
+    """(values, outer, gradient) in the form of `quapy_nemsis.measures.nested`."""
+    key = ("nested", fingerprint((psi, zeta1, zeta2)), fingerprint(gradients or ()))
+    if key not in _built:
+        f, f1, f2 = (_compilable(function) for function in (psi, zeta1, zeta2))
+        if gradients is None:
+            d, d1, d2 = _outer_differences(f), _rate_differences(f1), _rate_differences(f2)
+            f1, f2 = _inside(f1), _inside(f2)
+        else:
+            d, d1, d2 = (_compilable(function) for function in gradients)
+
+        def values(P, N, p, eps, theta):
+            return f1(P, N, p, theta), f2(P, N, p, theta)
+
+        def outer(x, y, p, eps, theta):
+            return f(x, y, p, theta)
+
+        def gradient(P, N, x, y, p, eps, theta):
+            a1, a2 = d1(P, N, p, theta)
+            b1, b2 = d2(P, N, p, theta)
+            g1, g2 = d(x, y, p, theta)
+            return a1, a2, b1, b2, g1, g2
+
+        _built[key] = values, outer, gradient
+    return _built[key]
+
+
+def _build_pseudo(p_class, p_quant, gradients) -> tuple[Callable, Callable]:
+    """(values, gradient) with the level in front of the parameters, as `PseudoMeasure` has them."""
+    key = ("pseudo", fingerprint((p_class, p_quant)), fingerprint(gradients or ()))
+    if key not in _built:
+        f1, f2 = _compilable(p_class), _compilable(p_quant)
+        if gradients is None:
+            d1, d2 = _rate_differences(f1), _rate_differences(f2)
+            f1, f2 = _inside(f1), _inside(f2)
+        else:
+            d1, d2 = (_compilable(function) for function in gradients)
+
+        def values(P, N, p, eps, theta):
+            return f1(P, N, p, theta[1:]), f2(P, N, p, theta[1:])
+
+        def gradient(P, N, x, y, p, eps, theta):
+            a1, a2 = d1(P, N, p, theta[1:])
+            b1, b2 = d2(P, N, p, theta[1:])
+            return a1, a2, b1, b2, 1.0, -theta[0]
+
+        _built[key] = values, gradient
+    return _built[key]
+
+
+# --------------------------------------------------------------------------- the measures
+
+
+class _Custom(Measure):
+    """What both kinds share: immutable, compared and pickled by their functions and parameters."""
+
+    cacheable = False
+
+    def _hold(self, functions, parameters, gradients, name, formula, **more) -> None:
+        parts = {
+            "_functions": functions,
+            "_parameters": parameters,
+            "_gradients_given": gradients,
+            "_name": name,
+            "formula": formula,
+            **more,
+        }
+        for key, value in parts.items():
+            object.__setattr__(self, key, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"measures are immutable; cannot set {name!r}")
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """Values of the measure's own parameters."""
+        return self._parameters
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._name
+
+    def _identity(self) -> tuple:
+        return (
+            type(self).__name__,
+            self._name,
+            self._parameters,
+            fingerprint(self._functions),
+            fingerprint(self._gradients_given or ()),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Custom) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r}, parameters={self._parameters})"
+
+    def __reduce__(self):
+        return _restore, (type(self), cloudpickle.dumps(self._state()))
+
+
+def _restore(cls: type, pickled: bytes) -> _Custom:
+    """Rebuild an unpickled measure; it was checked when it was made."""
+    measure = object.__new__(cls)
+    measure._assemble(*cloudpickle.loads(pickled))
+    return measure
+
+
+class NestedConcave(_Custom, NestedMeasure):
+    """A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)) of functions of your own.
+
+    Parameters
+    ----------
+    psi : callable
+        Ψ(x, y, p, theta), concave.
+    zeta1, zeta2 : callable
+        ζ₁(P, N, p, theta) and ζ₂(P, N, p, theta), concave.
+    parameters : sequence of float, default=()
+        What the functions find in theta. Changing them compiles nothing.
+    gradients : tuple of three callables, optional
+        Partial derivatives of psi, zeta1 and zeta2; see the module's documentation for what happens without them.
+    name, formula : str
+        What tables and messages show.
+
+    Examples
+    --------
+    Balanced accuracy, less a penalty for every share of negatives that is missed:
+
+    >>> def weighted(x, y, p, theta):
+    ...     return x - theta[0] * y * y
+    >>> def ba(P, N, p, theta):
+    ...     return (P + N) / 2
+    >>> def false_alarms(P, N, p, theta):
+    ...     return (1 - p) * (1 - N)
+    >>> measure = NestedConcave(weighted, ba, false_alarms, parameters=[2.0], name="ba-fp")
+    >>> measure
+    NestedConcave('ba-fp', parameters=(2.0,))
+    >>> round(measure.value(P=0.8, N=0.9, p=0.5), 6)
+    0.845
+    """
+
+    def __init__(
+        self,
+        psi: Callable,
+        zeta1: Callable,
+        zeta2: Callable,
+        parameters: Sequence[float] = (),
+        *,
+        gradients: tuple[Callable, Callable, Callable] | None = None,
+        name: str = "custom",
+        formula: str = "Ψ(ζ₁(P, N), ζ₂(P, N))",
+    ):
+        functions = tuple(_plain(f, n) for f, n in zip((psi, zeta1, zeta2), _NESTED, strict=True))
+        gradients = _plain_gradients(gradients, _NESTED)
+        parameters = _numbers(parameters)
+        affine = checks.check_nested(functions, gradients, np.array(parameters or (0.0,)), _H)
+        self._assemble(functions, parameters, gradients, name, formula, affine)
+
+    def _assemble(self, functions, parameters, gradients, name, formula, affine) -> None:
+        values, outer, gradient = _build_nested(*functions, gradients)
+        built = {"_values": values, "_outer": outer, "_gradient": gradient, "affine": affine}
+        self._hold(functions, parameters, gradients, name, formula, **built)
+
+    def _state(self) -> tuple:
+        parts = (self._functions, self._parameters, self._gradients_given)
+        return (*parts, self._name, self.formula, self.affine)
+
+
+class PseudoConcave(_Custom, PseudoMeasure):
+    """A pseudo-concave measure P_class/P_quant of functions of your own.
+
+    Parameters
+    ----------
+    p_class : callable
+        P_class(P, N, p, theta), concave.
+    p_quant : callable
+        P_quant(P, N, p, theta), convex and positive.
+    parameters : sequence of float, default=()
+        What the functions find in theta. Changing them compiles nothing.
+    gradients : tuple of two callables, optional
+        Partial derivatives of p_class and p_quant; see the module's documentation for what happens without them.
+    bounds : (float, float), optional
+        Range [m, M] of P_quant, if you know it.
+    name, formula : str
+        What tables and messages show.
+
+    Examples
+    --------
+    >>> def ba(P, N, p, theta):
+    ...     return (P + N) / 2
+    >>> def quant(P, N, p, theta):
+    ...     return 1 + theta[0] * (p * (1 - P) - (1 - p) * (1 - N)) ** 2
+    >>> measure = PseudoConcave(ba, quant, parameters=[4.0], name="cq4", bounds=(1.0, 5.0))
+    >>> round(measure.value(P=0.8, N=0.9, p=0.5), 6)
+    0.841584
+    """
+
+    def __init__(
+        self,
+        p_class: Callable,
+        p_quant: Callable,
+        parameters: Sequence[float] = (),
+        *,
+        gradients: tuple[Callable, Callable] | None = None,
+        bounds: tuple[float, float] | None = None,
+        name: str = "custom",
+        formula: str = "P_class / P_quant",
+    ):
+        functions = tuple(_plain(f, n) for f, n in zip((p_class, p_quant), _PSEUDO, strict=True))
+        gradients = _plain_gradients(gradients, _PSEUDO)
+        parameters = _numbers(parameters)
+        checks.check_pseudo(functions, gradients, np.array(parameters or (0.0,)), _H, bounds)
+        self._assemble(functions, parameters, gradients, name, formula, bounds)
+
+    def _assemble(self, functions, parameters, gradients, name, formula, bounds) -> None:
+        values, gradient = _build_pseudo(*functions, gradients)
+        built = {"_values": values, "_gradient": gradient, "bounds": bounds}
+        self._hold(functions, parameters, gradients, name, formula, **built)
+
+    def _state(self) -> tuple:
+        parts = (self._functions, self._parameters, self._gradients_given)
+        return (*parts, self._name, self.formula, self.bounds)
+
+
+_NESTED = ("psi", "zeta1", "zeta2")
+_PSEUDO = ("p_class", "p_quant")
+
+
+def _identity_psi(x, y, p, theta):
+    return x
+
+
+def _identity_psi_gradient(x, y, p, theta):
+    return 1.0, 0.0
+
+
+def _nothing(P, N, p, theta):
+    return 0.0
+
+
+def _nothing_gradient(P, N, p, theta):
+    return 0.0, 0.0
+
+
+def make_measure(
+    function: Callable,
+    parameters: Sequence[float] = (),
+    *,
+    gradient: Callable | None = None,
+    name: str = "custom",
+    formula: str = "ζ(P, N)",
+) -> NestedConcave:
+    """Measure of a single concave function of the rates: ζ₁ with Ψ(x, y) = x and ζ₂ = 0.
+
+    Parameters
+    ----------
+    function : callable
+        ζ(P, N, p, theta), concave in (P, N).
+    parameters : sequence of float, default=()
+        What the function finds in theta.
+    gradient : callable, optional
+        Its partial derivatives by P and N.
+    name, formula : str
+        What tables and messages show.
+
+    Returns
+    -------
+    NestedConcave
+        Accepted wherever a built-in measure is.
+
+    Examples
+    --------
+    A weighted mean of the two rates:
+
+    >>> measure = make_measure(lambda P, N, p, theta: theta[0] * P + (1 - theta[0]) * N, [0.8])
+    >>> measure.value(P=1.0, N=0.5, p=0.3)
+    0.9
+    """
+    if gradient is None and not callable(function):
+        raise TypeError(f"function must be callable; got {function!r}")
+    gradients = None
+    if gradient is not None:
+        gradients = (_identity_psi_gradient, gradient, _nothing_gradient)
+    return NestedConcave(
+        _identity_psi,
+        function,
+        _nothing,
+        parameters,
+        gradients=gradients,
+        name=name,
+        formula=formula,
+    )
+
+
+def _plain(function: Any, name: str) -> Callable:
+    """The Python function behind one that may be jitted already."""
+    function = getattr(function, "py_func", function)
+    if not isinstance(function, types.FunctionType):
+        raise TypeError(f"{name} must be a Python function; got {function!r}")
+    return function
+
+
+def _plain_gradients(gradients: Any, names: tuple[str, ...]) -> tuple[Callable, ...] | None:
+    if gradients is None:
+        return None
+    if not isinstance(gradients, (tuple, list)) or len(gradients) != len(names):
+        raise TypeError(f"gradients must be the gradients of {', '.join(names)}; got {gradients!r}")
+    return tuple(
+        _plain(function, f"the gradient of {name}")
+        for function, name in zip(gradients, names, strict=True)
+    )
+
+
+def _numbers(parameters: Any) -> tuple[float, ...]:
+    if isinstance(parameters, (str, bytes, dict)) or not hasattr(parameters, "__iter__"):
+        raise TypeError(f"parameters must be a sequence of numbers; got {parameters!r}")
+    for value in parameters:
+        if not is_number(value) or not np.isfinite(value):
+            raise ValueError(f"parameters must be finite numbers; got {value!r}")
+    return tuple(float(value) for value in parameters)

@@ -1,0 +1,311 @@
+"""The nested concave measures of the paper's Table 1, their parts, and the concave means of the rates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from numba.extending import register_jitable
+
+from quapy_nemsis.measures.base import NestedMeasure, is_number
+from quapy_nemsis.measures.blocks import (
+    ba,
+    error,
+    inverse,
+    log,
+    neg_kld,
+    neg_kld_slope,
+    nss,
+    predicted,
+    smooth,
+)
+
+
+@register_jitable
+def _rate(r, eps):
+    """A rate, at the nearest point of [max(ε, 1e-12), ∞): roots and ratios have no gradient at 0."""
+    return max(r, eps, 1e-12)
+
+
+# Each nested concave measure is three functions:
+#   values(P, N, p, eps, theta)          -> (ζ₁, ζ₂)
+#   outer(x, y, p, eps, theta)           -> Ψ
+#   gradient(P, N, x, y, p, eps, theta)  -> (∂ζ₁/∂P, ∂ζ₁/∂N, ∂ζ₂/∂P, ∂ζ₂/∂N, ∂Ψ/∂x, ∂Ψ/∂y)
+# The last is what lines 15-17 of the paper's algorithm need, in one call.
+
+
+def _first(x, y, p, eps, theta):
+    """Ψ of a measure that is a single concave function ζ₁ of the rates (ζ₂ = 0)."""
+    return x
+
+
+def _ba_values(P, N, p, eps, theta):
+    return ba(P, N), 0.0
+
+
+def _ba_gradient(P, N, x, y, p, eps, theta):
+    return 0.5, 0.5, 0.0, 0.0, 1.0, 0.0
+
+
+def _nss_values(P, N, p, eps, theta):
+    return nss(P, N, p), 0.0
+
+
+def _nss_gradient(P, N, x, y, p, eps, theta):
+    d = error(P, N, p)
+    return 2.0 * p * d, -2.0 * (1.0 - p) * d, 0.0, 0.0, 1.0, 0.0
+
+
+def _gmean_values(P, N, p, eps, theta):
+    return math.sqrt(max(P, 0.0) * max(N, 0.0)), 0.0
+
+
+def _gmean_gradient(P, N, x, y, p, eps, theta):
+    P, N = _rate(P, eps), _rate(N, eps)
+    return 0.5 * math.sqrt(N / P), 0.5 * math.sqrt(P / N), 0.0, 0.0, 1.0, 0.0
+
+
+def _hmean_values(P, N, p, eps, theta):
+    P, N = max(P, 0.0), max(N, 0.0)
+    return 2.0 * P * N * inverse(P + N) if P * N > 0.0 else 0.0, 0.0
+
+
+def _hmean_gradient(P, N, x, y, p, eps, theta):
+    P, N = _rate(P, eps), _rate(N, eps)
+    return 2.0 * (N / (P + N)) ** 2, 2.0 * (P / (P + N)) ** 2, 0.0, 0.0, 1.0, 0.0
+
+
+def _qmean_values(P, N, p, eps, theta):
+    return 1.0 - math.sqrt(0.5 * ((1.0 - P) ** 2 + (1.0 - N) ** 2)), 0.0
+
+
+def _qmean_gradient(P, N, x, y, p, eps, theta):
+    # At P = N = 1 the measure has its maximum and no gradient; 0 is then a supergradient.
+    loss = max(math.sqrt(0.5 * ((1.0 - P) ** 2 + (1.0 - N) ** 2)), 1e-12)
+    return 0.5 * (1.0 - P) / loss, 0.5 * (1.0 - N) / loss, 0.0, 0.0, 1.0, 0.0
+
+
+def _kld_values(P, N, p, eps, theta):
+    p_hat = predicted(P, N, p)
+    return log(smooth(p_hat, eps)), log(smooth(1.0 - p_hat, eps))
+
+
+def _kld_outer(x, y, p, eps, theta):
+    p_s, n_s = smooth(p, eps), smooth(1.0 - p, eps)
+    first = p_s * (x - log(p_s)) if p_s > 0.0 else 0.0
+    second = n_s * (y - log(n_s)) if n_s > 0.0 else 0.0
+    return first + second
+
+
+def _kld_gradient(P, N, x, y, p, eps, theta):
+    n = 1.0 - p
+    p_hat = predicted(P, N, p)
+    first, second = inverse(p_hat + eps), inverse(1.0 - p_hat + eps)
+    return p * first, -n * first, -p * second, n * second, smooth(p, eps), smooth(n, eps)
+
+
+def _bakld_values(P, N, p, eps, theta):
+    return ba(P, N), neg_kld(P, N, p, eps)
+
+
+def _bakld_outer(x, y, p, eps, theta):
+    return theta[0] * x + (1.0 - theta[0]) * y
+
+
+def _bakld_gradient(P, N, x, y, p, eps, theta):
+    slope = neg_kld_slope(P, N, p, eps)
+    return 0.5, 0.5, p * slope, -(1.0 - p) * slope, theta[0], 1.0 - theta[0]
+
+
+def _q_values(P, N, p, eps, theta):
+    return ba(P, N), nss(P, N, p)
+
+
+def _q_outer(x, y, p, eps, theta):
+    b2 = theta[0] * theta[0]
+    x, y = max(x, 1e-12), max(y, 1e-12)
+    return (1.0 + b2) * x * y / (b2 * x + y)
+
+
+def _q_gradient(P, N, x, y, p, eps, theta):
+    b2 = theta[0] * theta[0]
+    x, y = max(x, 1e-12), max(y, 1e-12)
+    # With z = y/(β²x + y) this is (1+β²)·(z², (1−z)²/β²); written so that β → 0 is harmless.
+    inverse = 1.0 / (b2 * x + y)
+    d = error(P, N, p)
+    return (
+        0.5,
+        0.5,
+        2.0 * p * d,
+        -2.0 * (1.0 - p) * d,
+        (1.0 + b2) * (y * inverse) ** 2,
+        (1.0 + b2) * b2 * (x * inverse) ** 2,
+    )
+
+
+@dataclass(frozen=True)
+class NegKLD(NestedMeasure):
+    """Negative Kullback-Leibler divergence of the estimated from the true prevalence (Table 1, row 1).
+
+    −KLD(p, p̂) with both distributions smoothed: exactly −`quapy.error.kld`. Here Ψ(x, y) = s(p)·x + s(n)·y −
+    [s(p)·ln s(p) + s(n)·ln s(n)], ζ₁ = ln s(p̂), ζ₂ = ln s(n̂). The paper prints (1/r₁, 1/r₂) for both inner
+    gradients; that holds for r₁, r₂ read as p̂, n̂. By (P, N) they are (p, −n)/(p̂ + ε) and (−p, n)/(n̂ + ε).
+
+    Examples
+    --------
+    >>> NegKLD().value(P=0.9, N=0.9, p=0.5)
+    0.0
+    """
+
+    key = "kld"
+    formula = "−KLD(p, p̂)"
+    _values = staticmethod(_kld_values)
+    _outer = staticmethod(_kld_outer)
+    _gradient = staticmethod(_kld_gradient)
+
+
+@dataclass(frozen=True)
+class BAKLD(NestedMeasure):
+    """Weighted mean of balanced accuracy and −KLD (Table 1, row 3): C·BA + (1 − C)·(−KLD).
+
+    Parameters
+    ----------
+    C : float, default=0.5
+        Weight of classification, in [0, 1]; the paper's CWeight.
+
+    Examples
+    --------
+    >>> BAKLD(0.5).value(P=0.9, N=0.9, p=0.5)
+    0.45
+    """
+
+    C: float = 0.5
+
+    key = "bakld"
+    formula = "C·BA + (1−C)·(−KLD)"
+    _values = staticmethod(_bakld_values)
+    _outer = staticmethod(_bakld_outer)
+    _gradient = staticmethod(_bakld_gradient)
+
+    def __post_init__(self):
+        if not is_number(self.C) or not 0.0 <= self.C <= 1.0:
+            raise ValueError(f"C, the weight of BA in BAKLD, must be in [0, 1]; got {self.C!r}")
+
+
+@dataclass(frozen=True)
+class QMeasure(NestedMeasure):
+    """Q-measure of balanced accuracy and NSS (Table 1, row 2): (1 + β²)·BA·NSS/(β²·BA + NSS).
+
+    The paper prints 2·(z, −z) for ∇ζ₂, which drops p, n and a constant; the gradient of 1 − d² is
+    (2p·d, −2n·d).
+
+    Parameters
+    ----------
+    beta : float, default=1
+        Above 1 quantification weighs more, below 1 classification. Must be positive.
+
+    Examples
+    --------
+    >>> QMeasure(1).value(P=1.0, N=1.0, p=0.3)
+    1.0
+    """
+
+    beta: float = 1.0
+
+    key = "q"
+    formula = "(1+β²)·BA·NSS / (β²·BA + NSS)"
+    affine = False
+    _values = staticmethod(_q_values)
+    _outer = staticmethod(_q_outer)
+    _gradient = staticmethod(_q_gradient)
+
+    def __post_init__(self):
+        if not is_number(self.beta) or not 0.0 < self.beta < math.inf:
+            raise ValueError(f"beta of QMeasure must be positive and finite; got {self.beta!r}")
+
+
+@dataclass(frozen=True)
+class NSS(NestedMeasure):
+    """Normalised squared score in the form of Table 1: 1 − d², d = (FN − FP)/|S|.
+
+    The paper's text divides d by max(p, n) as well; its Table 1 and its algorithms do not.
+
+    Examples
+    --------
+    >>> NSS().value(P=0.5, N=1.0, p=0.5)
+    0.9375
+    """
+
+    key = "nss"
+    formula = "1 − (p(1−P) − n(1−N))²"
+    _values = staticmethod(_nss_values)
+    _outer = staticmethod(_first)
+    _gradient = staticmethod(_nss_gradient)
+
+
+@dataclass(frozen=True)
+class BA(NestedMeasure):
+    """Balanced accuracy (P + N)/2: classification only.
+
+    Examples
+    --------
+    >>> BA().value(P=0.5, N=1.0, p=0.1)
+    0.75
+    """
+
+    key = "ba"
+    formula = "(P + N)/2"
+    _values = staticmethod(_ba_values)
+    _outer = staticmethod(_first)
+    _gradient = staticmethod(_ba_gradient)
+
+
+@dataclass(frozen=True)
+class GMean(NestedMeasure):
+    """Geometric mean of the rates, √(P·N): monotone and concave.
+
+    Examples
+    --------
+    >>> GMean().value(P=0.25, N=1.0, p=0.1)
+    0.5
+    """
+
+    key = "gmean"
+    formula = "√(P·N)"
+    _values = staticmethod(_gmean_values)
+    _outer = staticmethod(_first)
+    _gradient = staticmethod(_gmean_gradient)
+
+
+@dataclass(frozen=True)
+class HMean(NestedMeasure):
+    """Harmonic mean of the rates, 2·P·N/(P + N): monotone and concave.
+
+    Examples
+    --------
+    >>> HMean().value(P=0.5, N=0.5, p=0.1)
+    0.5
+    """
+
+    key = "hmean"
+    formula = "2·P·N / (P + N)"
+    _values = staticmethod(_hmean_values)
+    _outer = staticmethod(_first)
+    _gradient = staticmethod(_hmean_gradient)
+
+
+@dataclass(frozen=True)
+class QMean(NestedMeasure):
+    """Quadratic mean measure of the rates, 1 − √(((1−P)² + (1−N)²)/2): monotone and concave.
+
+    Examples
+    --------
+    >>> QMean().value(P=0.5, N=0.5, p=0.1)
+    0.5
+    """
+
+    key = "qmean"
+    formula = "1 − √(((1−P)² + (1−N)²)/2)"
+    _values = staticmethod(_qmean_values)
+    _outer = staticmethod(_first)
+    _gradient = staticmethod(_qmean_gradient)

@@ -1,0 +1,102 @@
+"""The pseudo-concave measures of the paper's Table 2, and CQB, which is neither concave nor pseudo-concave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from quapy_nemsis.measures.base import Measure, PseudoMeasure, rates
+from quapy_nemsis.measures.blocks import ba, error, neg_kld, neg_kld_slope
+
+
+def _cq_values(P, N, p, eps, theta):
+    return ba(P, N), 1.0 + error(P, N, p) ** 2
+
+
+def _cq_gradient(P, N, x, y, p, eps, theta):
+    d = error(P, N, p)
+    return 0.5, 0.5, -2.0 * p * d, 2.0 * (1.0 - p) * d, 1.0, -theta[0]
+
+
+def _bk_values(P, N, p, eps, theta):
+    return ba(P, N), 1.0 - neg_kld(P, N, p, eps)
+
+
+def _bk_gradient(P, N, x, y, p, eps, theta):
+    slope = neg_kld_slope(P, N, p, eps)
+    return 0.5, 0.5, -p * slope, (1.0 - p) * slope, 1.0, -theta[0]
+
+
+@dataclass(frozen=True)
+class CQReward(PseudoMeasure):
+    """BA/(2 − NSS) = BA/(1 + d²) (Table 2, row 1).
+
+    Examples
+    --------
+    >>> CQReward().value(P=1.0, N=1.0, p=0.3)
+    1.0
+    """
+
+    key = "cq"
+    formula = "BA / (1 + (p(1−P) − n(1−N))²)"
+    bounds = (1.0, 2.0)
+    _values = staticmethod(_cq_values)
+    _gradient = staticmethod(_cq_gradient)
+
+
+@dataclass(frozen=True)
+class BKReward(PseudoMeasure):
+    """BA/(1 + KLD) (Table 2, row 2, where the paper prints KLD for the denominator; its text has 1 + KLD).
+
+    KLD has no upper bound but the smoothing's, so the range of P_quant is left open.
+
+    Examples
+    --------
+    >>> BKReward().value(P=1.0, N=1.0, p=0.3)
+    1.0
+    """
+
+    key = "bk"
+    formula = "BA / (1 + KLD(p, p̂))"
+    _values = staticmethod(_bk_values)
+    _gradient = staticmethod(_bk_gradient)
+
+
+@dataclass(frozen=True)
+class CQB(Measure):
+    """Classification-quantification balancing error |FP² − FN²| (section 3.1), for evaluation only.
+
+    `score` counts FP and FN; `value` takes them as shares of the sample, which divides the result by |S|².
+    It is neither concave nor pseudo-concave: no learner here optimises it.
+
+    Examples
+    --------
+    >>> CQB().score([0, 0, 0, 1, 1], [1, 1, 0, 0, 1])
+    3.0
+    """
+
+    key = "cqb"
+    formula = "|FP² − FN²|"
+    greater_is_better = False
+
+    def _value(self, P: float, N: float, p: float, eps: float) -> float:
+        return abs((p * (1.0 - P)) ** 2 - ((1.0 - p) * (1.0 - N)) ** 2)
+
+    def score(
+        self,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        *,
+        pos_label: Any = None,
+        eps: float | None = None,
+    ) -> float:
+        """Value of crisp predictions, with FP and FN as counts (`eps` has no effect)."""
+        P, N, p, size = rates(y_true, y_pred, pos_label)
+        positives = round(p * size)
+        misses, false_alarms = (
+            round((1.0 - P) * positives),
+            round((1.0 - N) * (size - positives)),
+        )
+        return float(abs(false_alarms**2 - misses**2))
