@@ -54,8 +54,9 @@ class CANClassifier(CANParameters, LinearClassifier):
     nested concave measure the measure itself is maximised, once. The maximisation is scipy's L-BFGS; a radius that
     binds is met by a root search for the multiplier of ‖w‖².
 
-    The maximum is global where the measure grows with P and with N, as CQReward, BA, QMean and the other rates do. KLD
-    and NSS alone do not: the maximum found is then a local one, reached from zero weights.
+    A measure that grows with P and with N is concave in w, and its maximum global: BA and the means of the rates, and
+    CQReward's valuations where P and N are at least 0. Measures with KLD (BKReward too, against what the paper says) or
+    NSS alone do not grow everywhere; what is found is then a local maximum, reached from zero weights.
 
     Parameters
     ----------

@@ -372,8 +372,8 @@ class SCANClassifier(SCANParameters, OnlineClassifier):
     """Linear classifier trained by SCAN (Algorithm 3 of Kar et al., KDD 2016), for pseudo-concave measures.
 
     A ratio P_class/P_quant is not concave, but it is at least v just where the valuation P_class − v·P_quant is at
-    least 0, and that is concave. SCAN alternates, in epochs of geometric length, between learning for the valuation at the
-    current level v, by NEMSIS steps with Ψ(x, y) = x − v·y, and estimating the level that the model has reached on
+    least 0, and that is concave. SCAN alternates, in epochs of geometric length, between learning for the valuation at
+    the current level v, by NEMSIS steps with Ψ(x, y) = x − v·y, and estimating the level that the model has reached on
     points it does not learn from.
 
     The listing forgets to keep the learned weights: here w and its estimates go on from epoch to epoch, and so does the

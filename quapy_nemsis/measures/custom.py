@@ -1,12 +1,13 @@
 """Measures made of functions of your own, compiled like the built-in ones.
 
 A function of the rates is ``f(P, N, p, theta)``, an outer function ``psi(x, y, p, theta)``; p is the share of
-positives, ``theta`` the array of the measure's parameters. Each returns one number, in Python that numba can compile: arithmetic,
-``math``, numpy's scalar functions, conditions.
+positives, ``theta`` the array of the measure's parameters. Each returns one number, in Python that numba can compile:
+arithmetic, ``math``, numpy's scalar functions, conditions.
 
-Gradients are taken by central differences of width 2⁻¹⁷ in compiled code, with P and N kept inside [2⁻¹⁷, 1 − 2⁻¹⁷] so
-that roots and logarithms have one at the edges too. Or give them, as functions of the same arguments that return the
-two partial derivatives: they are checked against the values, and called at the rates as they are.
+Gradients are taken by central differences with h = 2⁻¹⁷ in compiled code, with P and N kept max(h, ε) away from 0 and
+1, so that roots and logarithms have one at the edges too (ε = 1/(2t): rates of t points are known no finer). Or give
+them, as functions of the same arguments that return the two partial derivatives: they are checked against the values,
+and called at the rates as they are.
 """
 
 from __future__ import annotations
@@ -64,21 +65,35 @@ def _compilable(function: Callable) -> Callable:
     return _jitable[key]
 
 
-def _inside(f: Callable) -> Callable:
-    """Values of f; where not finite, at the nearest point of the square where differences are taken."""
+@register_jitable
+def _inside(rate, eps):
+    """A rate, away from the edges."""
+    low = min(max(eps, _H), 0.5)
+    return min(max(rate, low), 1.0 - low)
 
-    def value(P, N, p, theta):
+
+def _finite(f: Callable) -> Callable:
+    """Values of f; where not finite, those at the nearest point where differences are taken."""
+
+    def value(P, N, p, eps, theta):
         exact = f(P, N, p, theta)
         if math.isfinite(exact):
             return exact
-        return f(min(max(P, _H), 1.0 - _H), min(max(N, _H), 1.0 - _H), p, theta)
+        return f(_inside(P, eps), _inside(N, eps), p, theta)
 
     return register_jitable(value)
 
 
+def _without_eps(f: Callable) -> Callable:
+    def same(P, N, p, eps, theta):
+        return f(P, N, p, theta)
+
+    return register_jitable(same)
+
+
 def _rate_differences(f: Callable) -> Callable:
-    def gradient(P, N, p, theta):
-        P, N = min(max(P, _H), 1.0 - _H), min(max(N, _H), 1.0 - _H)
+    def gradient(P, N, p, eps, theta):
+        P, N = _inside(P, eps), _inside(N, eps)
         by_P = (f(P + _H, N, p, theta) - f(P - _H, N, p, theta)) / (2.0 * _H)
         by_N = (f(P, N + _H, p, theta) - f(P, N - _H, p, theta)) / (2.0 * _H)
         return by_P, by_N
@@ -103,19 +118,20 @@ def _build_nested(psi, zeta1, zeta2, gradients) -> tuple[Callable, Callable, Cal
         f, f1, f2 = (_compilable(function) for function in (psi, zeta1, zeta2))
         if gradients is None:
             d, d1, d2 = _outer_differences(f), _rate_differences(f1), _rate_differences(f2)
-            f1, f2 = _inside(f1), _inside(f2)
+            f1, f2 = _finite(f1), _finite(f2)
         else:
             d, d1, d2 = (_compilable(function) for function in gradients)
+            f1, f2, d1, d2 = (_without_eps(function) for function in (f1, f2, d1, d2))
 
         def values(P, N, p, eps, theta):
-            return f1(P, N, p, theta), f2(P, N, p, theta)
+            return f1(P, N, p, eps, theta), f2(P, N, p, eps, theta)
 
         def outer(x, y, p, eps, theta):
             return f(x, y, p, theta)
 
         def gradient(P, N, x, y, p, eps, theta):
-            a1, a2 = d1(P, N, p, theta)
-            b1, b2 = d2(P, N, p, theta)
+            a1, a2 = d1(P, N, p, eps, theta)
+            b1, b2 = d2(P, N, p, eps, theta)
             g1, g2 = d(x, y, p, theta)
             return a1, a2, b1, b2, g1, g2
 
@@ -130,16 +146,17 @@ def _build_pseudo(p_class, p_quant, gradients) -> tuple[Callable, Callable]:
         f1, f2 = _compilable(p_class), _compilable(p_quant)
         if gradients is None:
             d1, d2 = _rate_differences(f1), _rate_differences(f2)
-            f1, f2 = _inside(f1), _inside(f2)
+            f1, f2 = _finite(f1), _finite(f2)
         else:
             d1, d2 = (_compilable(function) for function in gradients)
+            f1, f2, d1, d2 = (_without_eps(function) for function in (f1, f2, d1, d2))
 
         def values(P, N, p, eps, theta):
-            return f1(P, N, p, theta[1:]), f2(P, N, p, theta[1:])
+            return f1(P, N, p, eps, theta[1:]), f2(P, N, p, eps, theta[1:])
 
         def gradient(P, N, x, y, p, eps, theta):
-            a1, a2 = d1(P, N, p, theta[1:])
-            b1, b2 = d2(P, N, p, theta[1:])
+            a1, a2 = d1(P, N, p, eps, theta[1:])
+            b1, b2 = d2(P, N, p, eps, theta[1:])
             return a1, a2, b1, b2, 1.0, -theta[0]
 
         _built[key] = values, gradient

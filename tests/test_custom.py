@@ -1,0 +1,344 @@
+"""Measures made of users' functions: the same as built-in ones, compiled, checked, pickled."""
+
+import copy
+import math
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from numba import njit
+from sklearn.base import clone
+
+from quapy_nemsis import (
+    BAKLD,
+    CQReward,
+    GMean,
+    NEMSISClassifier,
+    NestedConcave,
+    PseudoConcave,
+    QMeasure,
+    SCANClassifier,
+    make_measure,
+)
+from quapy_nemsis._jit import duals_callback
+from tests.conftest import ROOT, make_points
+
+# The built-in Q-measure and CQReward, written again by a user. Operations are in the same order, for equal bits.
+
+
+def q_psi(x, y, p, theta):
+    b2 = theta[0] * theta[0]
+    x, y = max(x, 1e-12), max(y, 1e-12)
+    return (1.0 + b2) * x * y / (b2 * x + y)
+
+
+def q_psi_gradient(x, y, p, theta):
+    b2 = theta[0] * theta[0]
+    x, y = max(x, 1e-12), max(y, 1e-12)
+    inverse = 1.0 / (b2 * x + y)
+    return (1.0 + b2) * (y * inverse) ** 2, (1.0 + b2) * b2 * (x * inverse) ** 2
+
+
+def ba(P, N, p, theta):
+    return 0.5 * (P + N)
+
+
+def ba_gradient(P, N, p, theta):
+    return 0.5, 0.5
+
+
+def nss(P, N, p, theta):
+    return 1.0 - (p * (1.0 - P) - (1.0 - p) * (1.0 - N)) ** 2
+
+
+def nss_gradient(P, N, p, theta):
+    d = p * (1.0 - P) - (1.0 - p) * (1.0 - N)
+    return 2.0 * p * d, -2.0 * (1.0 - p) * d
+
+
+def quant(P, N, p, theta):
+    return 1.0 + (p * (1.0 - P) - (1.0 - p) * (1.0 - N)) ** 2
+
+
+def quant_gradient(P, N, p, theta):
+    d = p * (1.0 - P) - (1.0 - p) * (1.0 - N)
+    return -2.0 * p * d, 2.0 * (1.0 - p) * d
+
+
+Q = {"psi": q_psi, "zeta1": ba, "zeta2": nss}
+Q_GRADIENTS = (q_psi_gradient, ba_gradient, nss_gradient)
+CQ = {"p_class": ba, "p_quant": quant}
+CQ_GRADIENTS = (ba_gradient, quant_gradient)
+
+
+@pytest.mark.parametrize("estimates", ["counts", "surrogate"])
+@pytest.mark.parametrize("beta", [1.0, 2.0])
+def test_a_copy_of_a_nested_measure_gives_identical_weights(estimates, beta):
+    X, y = make_points(n=2000)
+    custom = NestedConcave(**Q, parameters=[beta], gradients=Q_GRADIENTS)
+    assert not custom.affine
+    fits = [
+        NEMSISClassifier(measure, estimates=estimates, random_state=0).fit(X, y)
+        for measure in (custom, QMeasure(beta))
+    ]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    np.testing.assert_array_equal(fits[0].intercept_, fits[1].intercept_)
+    assert custom.score(y, fits[0].predict(X)) == QMeasure(beta).score(y, fits[0].predict(X))
+
+
+def test_a_copy_of_a_pseudo_concave_measure_gives_identical_weights():
+    X, y = make_points(n=2000)
+    custom = PseudoConcave(**CQ, gradients=CQ_GRADIENTS, bounds=(1.0, 2.0))
+    fits = [SCANClassifier(m, random_state=0).fit(X, y) for m in (custom, CQReward())]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    np.testing.assert_array_equal(fits[0].levels_, fits[1].levels_)
+
+
+@pytest.mark.parametrize("measure", [QMeasure(2.0), CQReward()], ids=repr)
+def test_gradients_obtained_for_the_user(measure):
+    """By central differences: equal partial derivatives, and a model as good as with exact gradients."""
+    X, y = make_points(n=2000)
+    if isinstance(measure, QMeasure):
+        custom, learner = NestedConcave(**Q, parameters=[2.0]), NEMSISClassifier
+        for part in ("psi", "zeta1", "zeta2"):
+            value, gradient = getattr(custom, part)(0.3, 0.8, 0.2)
+            exact, exact_gradient = getattr(measure, part)(0.3, 0.8, 0.2)
+            assert value == pytest.approx(exact, abs=1e-14)
+            assert gradient == pytest.approx(exact_gradient, abs=1e-8)
+    else:
+        custom, learner = PseudoConcave(**CQ), SCANClassifier
+        assert custom.p_quant(0.3, 0.8, 0.2)[1] == pytest.approx(
+            measure.p_quant(0.3, 0.8, 0.2)[1], abs=1e-8
+        )
+    scores = [
+        measure.score(y, learner(m, random_state=0).fit(X, y).predict(X)) for m in (custom, measure)
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=0.01)
+
+
+def test_roots_and_logarithms_have_gradients_at_the_edges():
+    root = make_measure(lambda P, N, p, theta: math.sqrt(P * N), name="root")
+    X, y = make_points(n=2000)
+    learner = NEMSISClassifier(root, random_state=0).fit(X, y)
+    assert np.isfinite(learner.coef_).all()
+    exact = NEMSISClassifier(GMean(), random_state=0).fit(X, y)
+    assert GMean().score(y, learner.predict(X)) > GMean().score(y, exact.predict(X)) - 0.02
+    logarithm = make_measure(lambda P, N, p, theta: np.log(P) + np.log(N))
+    assert np.isfinite(NEMSISClassifier(logarithm, random_state=0).fit(X, y).coef_).all()
+
+
+def test_affine_outer_functions_are_noticed():
+    def mean(x, y, p, theta):
+        return theta[0] * x + (1.0 - theta[0]) * y
+
+    assert NestedConcave(mean, ba, nss, [0.3]).affine
+    assert make_measure(ba).affine
+
+
+def test_parameters_compile_nothing():
+    X, y = make_points()
+    NEMSISClassifier(NestedConcave(**Q, parameters=[1.0])).fit(X, y)
+    before = duals_callback.cache_info().misses
+    scores = set()
+    for beta in (0.5, 2.0, 3.0):
+        learner = NEMSISClassifier(NestedConcave(**Q, parameters=[beta]), random_state=0).fit(X, y)
+        scores.add(tuple(learner.coef_[0]))
+    assert duals_callback.cache_info().misses == before
+    assert len(scores) == 3
+
+
+def closure(c):
+    def weighted(P, N, p, theta):
+        return c * P + (1.0 - c) * N
+
+    return weighted
+
+
+def test_they_are_values():
+    a, b = make_measure(closure(0.2)), make_measure(closure(0.7))
+    assert a == make_measure(closure(0.2))
+    assert hash(a) == hash(make_measure(closure(0.2)))
+    assert a != b
+    assert b.value(1.0, 0.0, 0.5) == pytest.approx(0.7)
+    assert NestedConcave(**Q, parameters=[1.0]) != NestedConcave(**Q, parameters=[2.0])
+    assert a != BAKLD(0.5)
+    with pytest.raises(AttributeError, match="immutable"):
+        a.affine = False
+    named = PseudoConcave(**CQ, name="mine", formula="BA/(1+d²)")
+    assert repr(named) == "PseudoConcave('mine', parameters=())"
+    assert (named.name, named.formula) == ("mine", "BA/(1+d²)")
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        NestedConcave(**Q, parameters=[2.0], gradients=Q_GRADIENTS),
+        make_measure(lambda P, N, p, theta: 0.25 * P + 0.75 * N),
+        make_measure(closure(0.4)),
+        PseudoConcave(**CQ, bounds=(1.0, 2.0)),
+    ],
+    ids=["module level", "lambda", "closure", "pseudo"],
+)
+def test_pickle_copy_clone_and_workers(measure):
+    X, y = make_points()
+    learner_type = SCANClassifier if isinstance(measure, PseudoConcave) else NEMSISClassifier
+    learner = learner_type(measure, random_state=0)
+    expected = clone(learner).fit(X, y).coef_
+    for twin in (pickle.loads(pickle.dumps(measure)), copy.deepcopy(measure)):
+        assert twin == measure
+        assert twin.value(0.7, 0.6, 0.2) == measure.value(0.7, 0.6, 0.2)
+    fitted = pickle.loads(pickle.dumps(learner.fit(X, y)))
+    np.testing.assert_array_equal(fitted.coef_, expected)
+    results = Parallel(n_jobs=2)(delayed(clone(learner).fit)(X, y) for _ in range(3))
+    for result in results:
+        np.testing.assert_array_equal(result.coef_, expected)
+
+
+def test_jitted_functions_are_taken():
+    measure = make_measure(njit(ba))
+    assert measure == make_measure(ba)
+
+
+CACHED = """
+import sys
+sys.path.insert(0, {root!r})
+import numpy as np
+from quapy_nemsis import NEMSISClassifier, make_measure
+from quapy_nemsis._kernels.nemsis import nemsis
+X = np.random.default_rng(0).normal(size=(50, 3))
+measure = make_measure(lambda P, N, p, theta: {weight} * P + N)
+print(*NEMSISClassifier(measure, random_state=0).fit(X, X[:, 0] > 0).coef_[0])
+(kernel,) = nemsis.compiled.values()
+print(sum(kernel.stats.cache_hits.values()))
+"""
+
+
+def test_the_kernel_comes_from_the_cache_and_the_measure_does_not(tmp_path):
+    """A second process loads the kernel; a changed function is never answered with the old one."""
+
+    def run(weight):
+        (tmp_path / "script.py").write_text(CACHED.format(root=str(ROOT), weight=weight))
+        process = subprocess.run(
+            [sys.executable, "script.py"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        )
+        return process.stdout.splitlines()
+
+    first, second, changed = run(1.0), run(1.0), run(9.0)
+    assert [lines[1] for lines in (first, second, changed)] == ["0", "1", "1"]
+    assert first[0] == second[0] != changed[0]
+
+
+def convex(P, N, p, theta):
+    return P * P + N
+
+
+def not_finite(P, N, p, theta):
+    return 1.0 / (P - 0.5) ** 2 - 2.0 / (P - 0.5) ** 2 if N > 0.9 else 0.0
+
+
+def raises(P, N, p, theta):
+    return math.sqrt(P - 0.9)
+
+
+def a_pair(P, N, p, theta):
+    return P, N
+
+
+def too_few(P, N):
+    return P
+
+
+def not_compilable(P, N, p, theta):
+    return float(str(P)) if {}.get(P) else P
+
+
+def concave_quant(P, N, p, theta):
+    return 2.0 - P * P
+
+
+def negative_quant(P, N, p, theta):
+    return P + N - 1.0
+
+
+def wrong_gradient(P, N, p, theta):
+    return 0.5, 0.6
+
+
+def infinite_gradient(P, N, p, theta):
+    return 0.5 / math.sqrt(P) if P > 0.0 else math.inf, 0.0
+
+
+def root(P, N, p, theta):
+    return math.sqrt(P)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: make_measure(convex), ValueError, r"zeta1 is not concave: between .* at p=0.05"),
+        (lambda: make_measure(not_finite), ValueError, r"zeta1 .*at P=0\.5, N=1, p="),
+        (lambda: make_measure(raises), ValueError, r"zeta1 raises ValueError .* at P=7.*e-06"),
+        (lambda: make_measure(a_pair), TypeError, "zeta1 must return one number"),
+        (lambda: make_measure(too_few), TypeError, r"zeta1 must take \(P, N, p, theta\)"),
+        (
+            lambda: make_measure(not_compilable),
+            ValueError,
+            r"zeta1 cannot be compiled by numba: .*\(test_custom.py, line \d+\)",
+        ),
+        (lambda: make_measure("ba"), TypeError, "function must be callable; got 'ba'"),
+        (lambda: make_measure(math.sqrt), TypeError, "zeta1 must be a Python function"),
+        (lambda: make_measure(ba, [np.nan]), ValueError, "finite numbers; got nan"),
+        (lambda: make_measure(ba, ["x"]), ValueError, "finite numbers; got 'x'"),
+        (lambda: make_measure(ba, 3.0), TypeError, "sequence of numbers; got 3.0"),
+        (
+            lambda: make_measure(ba, gradient=wrong_gradient),
+            ValueError,
+            r"gradient of zeta1 disagrees with its values at P=0.1, N=0.1, p=0.05: ∂N is 0.6",
+        ),
+        (
+            lambda: make_measure(root, gradient=infinite_gradient),
+            ValueError,
+            r"gradient of zeta1 is not finite at P=0, N=0",
+        ),
+        (
+            lambda: make_measure(ba, gradient=ba),
+            TypeError,
+            "gradient of zeta1 must return two numbers",
+        ),
+        (
+            lambda: NestedConcave(lambda x, y, p, theta: x * x, ba, nss),
+            ValueError,
+            r"psi is not concave: between \('x', 'y'\)",
+        ),
+        (
+            lambda: NestedConcave(**Q, parameters=[1.0], gradients=Q_GRADIENTS[:2]),
+            TypeError,
+            "gradients must be the gradients of psi, zeta1, zeta2",
+        ),
+        (lambda: PseudoConcave(ba, concave_quant), ValueError, "p_quant is not convex"),
+        (
+            lambda: PseudoConcave(ba, negative_quant),
+            ValueError,
+            r"p_quant must be positive; got -1 at P=7\.\d+e-06",
+        ),
+        (
+            lambda: PseudoConcave(ba, quant, bounds=(1.0, 1.1)),
+            ValueError,
+            r"p_quant leaves its bounds \(1.0, 1.1\): got ",
+        ),
+        (lambda: PseudoConcave(ba, quant, bounds=(0.0, 1.0)), ValueError, "0 < m ≤ M; got"),
+    ],
+)
+def test_refusals(make, error, message):
+    with pytest.raises(error, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
