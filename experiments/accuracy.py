@@ -1,4 +1,4 @@
-"""Test values of NEMSIS on real data, with the paper's protocol.
+"""Test values of NEMSIS, SCAN and CAN on real data, with the paper's protocol.
 
 70/30 stratified split, features standardised on the training part, η₀ out of {1e-4 … 1e4} by the measure on a fifth of
 the training part, then trained on all of it. Run ``python -m experiments.accuracy --data-dir FOLDER``.
@@ -14,7 +14,16 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from experiments.data import from_npz, split
-from quapy_nemsis import BA, NSS, NegKLD, NEMSISClassifier, get_measure
+from quapy_nemsis import (
+    BA,
+    NSS,
+    CANClassifier,
+    NegKLD,
+    NEMSISClassifier,
+    PseudoMeasure,
+    SCANClassifier,
+    get_measure,
+)
 
 GRID = tuple(10.0**k for k in range(-4, 5))
 
@@ -25,7 +34,9 @@ def count_error(y_true: np.ndarray, y_pred: np.ndarray) -> tuple[float, float]:
     return abs(difference.mean()), difference.std() / np.sqrt(len(difference))
 
 
-def choose_eta0(learner: NEMSISClassifier, X: np.ndarray, y: np.ndarray, seed: int) -> float:
+def choose_eta0(
+    learner: NEMSISClassifier | SCANClassifier, X: np.ndarray, y: np.ndarray, seed: int
+) -> float:
     """η₀ with the best value on a fifth of the data.
 
     A measure that only counts (KLD, NSS) ties within sampling noise for many step sizes, among them some that leave the
@@ -48,31 +59,44 @@ def choose_eta0(learner: NEMSISClassifier, X: np.ndarray, y: np.ndarray, seed: i
     return GRID[int(np.argmax(scores))]
 
 
+def online_learner(measure: str, passes: int, seed: int) -> NEMSISClassifier | SCANClassifier:
+    """The learner of a measure's family."""
+    pseudo = isinstance(get_measure(measure), PseudoMeasure)
+    learner = SCANClassifier if pseudo else NEMSISClassifier
+    return learner(measure, n_passes=passes, random_state=seed)
+
+
 def main() -> None:
-    """Print one line per data set and measure."""
+    """Print one line per data set, measure and method."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--sets", nargs="+", default=["adult", "ijcnn1", "letter", "covtype"])
-    parser.add_argument("--measures", nargs="+", default=["kld", "bakld:0.5", "q"])
+    parser.add_argument("--measures", nargs="+", default=["kld", "bakld:0.5", "q", "cq", "bk"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--can", action="store_true", help="the exact batch optimum beside it")
     options = parser.parse_args()
-    print(f"{'data':10} {'measure':10} {'eta0':>7} {'value':>10} {'KLD':>9} {'BA':>7} {'fit s':>7}")
+    head = ("data", "measure", "method", "eta0", "value", "KLD", "BA", "fit s")
+    print("{:10} {:10} {:8} {:>7} {:>10} {:>9} {:>7} {:>7}".format(*head))
     for name in options.sets:
         X, y, X_test, y_test = split(*from_npz(options.data_dir, name), options.seed)
         for measure in options.measures:
-            learner = NEMSISClassifier(measure, n_passes=options.passes, random_state=options.seed)
+            learner = online_learner(measure, options.passes, options.seed)
             learner.set_params(eta0=choose_eta0(learner, X, y, options.seed))
-            begin = time.perf_counter()
-            labels = learner.fit(X, y).predict(X_test)
-            seconds = time.perf_counter() - begin
-            print(
-                f"{name:10} {measure:10} {learner.eta0:7g} "
-                f"{get_measure(measure).score(y_test, labels):10.6f} "
-                f"{-NegKLD().score(y_test, labels):9.2e} {BA().score(y_test, labels):7.4f} "
-                f"{seconds:7.2f}",
-                flush=True,
-            )
+            learners = [learner, CANClassifier(measure)] if options.can else [learner]
+            for method in learners:
+                begin = time.perf_counter()
+                method.fit(X, y)
+                seconds = time.perf_counter() - begin
+                labels = method.predict(X_test)
+                print(
+                    f"{name:10} {measure:10} {type(method).__name__.removesuffix('Classifier'):8} "
+                    f"{getattr(method, 'eta0', float('nan')):7g} "
+                    f"{get_measure(measure).score(y_test, labels):10.6f} "
+                    f"{-NegKLD().score(y_test, labels):9.2e} {BA().score(y_test, labels):7.4f} "
+                    f"{seconds:7.2f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from quapy_nemsis import BA, BAKLD, NegKLD, NEMSISClassifier
+from quapy_nemsis import BA, BAKLD, CANClassifier, NegKLD, NEMSISClassifier, SCANClassifier
 from tests.conftest import make_points
 
 
-@parametrize_with_checks([NEMSISClassifier()])
+@parametrize_with_checks([NEMSISClassifier(), SCANClassifier(), CANClassifier()])
 def test_scikit_learn_contract(estimator, check):
     """No expected failures: any check that fails, fails here."""
     check(estimator)
@@ -335,7 +335,13 @@ def test_unfitted():
         NEMSISClassifier().t_  # noqa: B018
 
 
-def test_docstring_names_every_parameter():
-    text = inspect.cleandoc(NEMSISClassifier.__doc__).split("Attributes\n")[0]
-    documented = re.findall(r"^(\w+) : ", text, flags=re.MULTILINE)
-    assert documented == list(inspect.signature(NEMSISClassifier).parameters)
+@pytest.mark.parametrize("learner", [NEMSISClassifier, SCANClassifier, CANClassifier])
+def test_docstring_names_every_parameter(learner):
+    text = inspect.cleandoc(learner.__doc__).split("Attributes\n")[0]
+    documented = re.findall(r"^(\w+) : .*?(?:default=(.*))?$", text, flags=re.MULTILINE)
+    parameters = inspect.signature(learner).parameters
+    assert [name for name, _ in documented] == list(parameters)
+    for name, default in documented:
+        expected = parameters[name].default
+        same = default.strip('"') == str(expected) or float(default) == expected
+        assert same, f"{name}: documented as {default}, is {expected}"

@@ -14,6 +14,8 @@ from quapy_nemsis import (
     BAKLD,
     CQB,
     NSS,
+    BKReward,
+    CQReward,
     GMean,
     HMean,
     Measure,
@@ -26,6 +28,8 @@ from quapy_nemsis import (
 
 NESTED = [NegKLD(), BAKLD(0.5), BAKLD(0.3), QMeasure(1), QMeasure(2), NSS(), BA(), GMean()]
 NESTED += [HMean(), QMean()]
+PSEUDO = [CQReward(), BKReward()]
+VALUATIONS = [measure.valuation(level) for measure in PSEUDO for level in (0.0, 0.8)]
 POINTS = list(itertools.product([0.15, 0.5, 0.93], [0.2, 0.7, 0.95], [0.04, 0.3, 0.6]))
 
 
@@ -39,6 +43,10 @@ def definition(measure, P, N, p, eps):
         return -kld
     if isinstance(measure, BAKLD):
         return measure.C * ba - (1 - measure.C) * kld
+    if isinstance(measure, CQReward):
+        return ba / (2 - nss)
+    if isinstance(measure, BKReward):
+        return ba / (1 + kld)
     if isinstance(measure, QMeasure):
         b2 = measure.beta**2
         return (1 + b2) * ba * nss / (b2 * ba + nss)
@@ -61,7 +69,33 @@ def test_value_is_the_definition_and_the_nesting(measure, eps):
         assert measure.psi(x, y, p, eps)[0] == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("measure", NESTED, ids=repr)
+@pytest.mark.parametrize("measure", PSEUDO, ids=repr)
+@pytest.mark.parametrize("eps", [1e-9, 1e-3, 0.05])
+def test_pseudo_concave_values(measure, eps):
+    for P, N, p in POINTS:
+        expected = definition(measure, P, N, p, eps)
+        assert measure.value(P, N, p, eps) == pytest.approx(expected, abs=1e-12)
+        p_class, p_quant = measure.p_class(P, N, p, eps)[0], measure.p_quant(P, N, p, eps)[0]
+        assert p_class / p_quant == pytest.approx(expected, abs=1e-12)
+        assert measure.valuation(0.7).value(P, N, p, eps) == pytest.approx(p_class - 0.7 * p_quant)
+        # Definition 2: the measure is at least v just where the valuation is at least 0.
+        assert measure.valuation(expected).value(P, N, p, eps) == pytest.approx(0.0, abs=1e-12)
+        if measure.bounds:
+            assert measure.bounds[0] <= p_quant <= measure.bounds[1]
+
+
+@pytest.mark.parametrize("measure", [*NESTED, *VALUATIONS], ids=repr)
+def test_weights_are_the_derivatives_of_the_value(measure):
+    h = 1e-6
+    for P, N, p in POINTS:
+        numeric = (
+            (measure.value(P + h, N, p, 1e-3) - measure.value(P - h, N, p, 1e-3)) / (2 * h),
+            (measure.value(P, N + h, p, 1e-3) - measure.value(P, N - h, p, 1e-3)) / (2 * h),
+        )
+        assert measure.weights(P, N, p, 1e-3) == pytest.approx(numeric, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("measure", [*NESTED, *PSEUDO], ids=repr)
 def test_score_of_predictions(measure):
     rng = np.random.default_rng(0)
     y = rng.random(500) < 0.3
@@ -85,7 +119,7 @@ def test_kld_of_predictions_is_quapys():
     )
 
 
-@pytest.mark.parametrize("measure", NESTED, ids=repr)
+@pytest.mark.parametrize("measure", [*NESTED, *VALUATIONS], ids=repr)
 @pytest.mark.parametrize("part", ["psi", "zeta1", "zeta2"])
 def test_gradients_are_finite_differences(measure, part):
     function = getattr(measure, part)
@@ -216,7 +250,7 @@ def test_cqb():
     assert not CQB().greater_is_better
 
 
-ALL = [*NESTED, CQB()]
+ALL = [*NESTED, *PSEUDO, CQB()]
 
 
 @pytest.mark.parametrize("measure", ALL, ids=repr)
@@ -244,6 +278,8 @@ def test_lookup():
         "gmean": GMean(),
         "hmean": HMean(),
         "qmean": QMean(),
+        "cq": CQReward(),
+        "bk": BKReward(),
         "cqb": CQB(),
     }
     for name, measure in expected.items():

@@ -16,10 +16,18 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import scale
 
-from quapy_nemsis import BAKLD, NEMSIS, NEMSISClassifier
+from quapy_nemsis import BAKLD, CAN, NEMSIS, SCAN, NEMSISClassifier
 from tests.conftest import make_points
 
 SIZE = 100
+
+# One of each kind, and a grid that must change what it learns.
+QUANTIFIERS = [NEMSIS("bakld", random_state=0), SCAN("cq", random_state=0), CAN("cq", radius=5.0)]
+GRIDS = [
+    (NEMSIS("q", random_state=0), {"eta0": [1e-9, 1e-2, 1.0], "measure": ["q", BAKLD(0.2)]}),
+    (SCAN("cq", random_state=0), {"eta0": [1e-9, 1e-2, 1.0], "measure": ["cq", "bk"]}),
+    (CAN("cq"), {"radius": [1e-3, 0.1, 10.0], "measure": ["bk", "kld"]}),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,7 +74,8 @@ def test_is_an_aggregative_quantifier_that_counts(train):
 
 
 def test_parameters_are_the_classifiers():
-    assert NEMSIS().get_params() == NEMSISClassifier().get_params()
+    for method in (NEMSIS, SCAN, CAN):
+        assert method().get_params() == method.learner().get_params()
     quantifier = NEMSIS("q:2", eta0=0.7, n_passes=1, estimates="surrogate")
     quantifier.fit(*make_points())
     for name, value in quantifier.get_params().items():
@@ -74,8 +83,9 @@ def test_parameters_are_the_classifiers():
 
 
 @pytest.mark.parametrize("kind", [APP, NPP, UPP])
-def test_protocols_and_reports(kind, train, test):
-    quantifier = NEMSIS("bakld", random_state=0).fit(*train)
+@pytest.mark.parametrize("quantifier", QUANTIFIERS, ids=str)
+def test_protocols_and_reports(kind, quantifier, train, test):
+    quantifier = clone(quantifier).fit(*train)
     reports = [
         qp.evaluation.evaluation_report(
             quantifier, protocol(kind, test), error_metrics=["mae", "mkld"], aggr_speedup=speedup
@@ -86,16 +96,17 @@ def test_protocols_and_reports(kind, train, test):
     np.testing.assert_allclose(reports[0]["mae"], reports[1]["mae"])
     assert reports[0]["mae"].mean() < 0.1
     # The same as counting the classifier's labels with QuaPy's own CC.
-    reference = CC(NEMSISClassifier("bakld", random_state=0)).fit(*train)
+    reference = CC(quantifier.learner(**quantifier.get_params())).fit(*train)
     score = qp.evaluation.evaluate(reference, protocol(kind, test), "mae")
     assert reports[0]["mae"].mean() == pytest.approx(score)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_grid_search_reaches_the_learner(n_jobs, train, test):
+@pytest.mark.parametrize(("quantifier", "grid"), GRIDS, ids=str)
+def test_grid_search_reaches_the_learner(quantifier, grid, n_jobs, train, test):
     search = GridSearchQ(
-        NEMSIS("q", random_state=0),
-        {"eta0": [1e-9, 1e-2, 1.0], "measure": ["q", BAKLD(0.2)]},
+        quantifier,
+        grid,
         protocol(APP, test),
         error="mae",
         refit=False,
@@ -106,7 +117,7 @@ def test_grid_search_reaches_the_learner(n_jobs, train, test):
     assert len(scores) == 6
     assert len(set(np.round(scores, 10))) >= 4  # a silent no-op would make them all equal
     best = search.best_params_
-    fresh = NEMSIS(random_state=0, **best).fit(*train)
+    fresh = clone(quantifier).set_params(**best).fit(*train)
     assert qp.evaluation.evaluate(fresh, protocol(APP, test), "mae") == search.best_score_
     np.testing.assert_array_equal(search.best_model().classifier.coef_, fresh.classifier.coef_)
 
@@ -128,56 +139,62 @@ def test_classifier_under_quapys_methods(method, train, test):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_one_vs_all(n_jobs):
+@pytest.mark.parametrize(
+    "binary", [NEMSIS("ba", random_state=0), SCAN(random_state=0), CAN(radius=5.0)], ids=str
+)
+def test_one_vs_all(binary, n_jobs):
     X, y = load_iris(return_X_y=True)
     X = scale(X)
-    quantifier = newOneVsAll(NEMSIS("ba", random_state=0), n_jobs=n_jobs).fit(X, y)
+    quantifier = newOneVsAll(clone(binary), n_jobs=n_jobs).fit(X, y)
     estimate = quantifier.predict(X)
     assert estimate.shape == (3,)
     assert estimate.sum() == pytest.approx(1.0)
     assert np.abs(estimate - 1 / 3).max() < 0.15
-    single = newOneVsAll(NEMSIS("ba", random_state=0), n_jobs=1).fit(X, y)
+    single = newOneVsAll(clone(binary), n_jobs=1).fit(X, y)
     np.testing.assert_array_equal(estimate, single.predict(X))
 
 
 @pytest.mark.parametrize("policy", ["ave", "ptr"])
-def test_ensemble(policy, train, test):
+@pytest.mark.parametrize("quantifier", QUANTIFIERS, ids=str)
+def test_ensemble(quantifier, policy, train, test):
     estimates = []
     for n_jobs in (1, 2):
         with qp.util.temp_seed(0):
             ensemble = Ensemble(
-                NEMSIS("q", random_state=0), size=6, red_size=3, policy=policy, n_jobs=n_jobs
+                clone(quantifier), size=6, red_size=3, policy=policy, n_jobs=n_jobs
             ).fit(*train)
         estimates.append(ensemble.predict(test.X))
     assert np.abs(estimates[0] - test.prevalence()).max() < 0.15
 
 
-def test_copies(train):
+@pytest.mark.parametrize("quantifier", QUANTIFIERS, ids=str)
+def test_copies(quantifier, train):
     X, y = train
-    quantifier = NEMSIS("kld", random_state=0).fit(X, y)
+    quantifier = clone(quantifier).fit(X, y)
     expected = quantifier.predict(X)
     assert not hasattr(clone(quantifier), "classifier_")
     np.testing.assert_array_equal(clone(quantifier).fit(X, y).predict(X), expected)
     for twin in (copy.deepcopy(quantifier), pickle.loads(pickle.dumps(quantifier))):
         np.testing.assert_array_equal(twin.predict(X), expected)
-        twin.set_params(eta0=1e-9).fit(X, y)
+        twin.set_params(radius=1e-9).fit(X, y)
         np.testing.assert_array_equal(quantifier.predict(X), expected)
     assert repr(NEMSIS("kld", eta0=3)) == "NEMSIS(eta0=3, measure='kld')"
 
 
-def test_streams(train):
+@pytest.mark.parametrize("method", [NEMSIS, SCAN])
+def test_streams(method, train):
     X, y = train
-    quantifier = NEMSIS("q")
+    quantifier = method()
     for start in range(0, 1500, 100):
         quantifier.partial_fit(X[start : start + 100], y[start : start + 100], classes=[0, 1])
-    classifier = NEMSISClassifier("q").partial_fit(X, y)
+    classifier = method.learner().partial_fit(X, y)
     np.testing.assert_array_equal(quantifier.classifier.coef_, classifier.coef_)
     assert quantifier.predict(X).sum() == pytest.approx(1.0)
     weights = classifier.coef_.copy()
     with pytest.raises(ValueError, match="labels"):
         quantifier.partial_fit(X, y + 3)
     np.testing.assert_array_equal(quantifier.classifier.coef_, weights)
-    unused = NEMSIS("q")
+    unused = method()
     with pytest.raises(ValueError, match="one class"):
         unused.partial_fit(X[y == 1], y[y == 1])
     assert not hasattr(unused, "classifier_")

@@ -21,8 +21,8 @@ import numpy as np
 from numba import cloudpickle
 from numba.extending import register_jitable
 
-from quapy_nemsis.measures import checks
 from quapy_nemsis.measures.base import Measure, NestedMeasure, PseudoMeasure, is_number
+from quapy_nemsis.measures.checks import check_nested, check_pseudo
 
 _H = 2.0**-17
 
@@ -272,7 +272,7 @@ class NestedConcave(_Custom, NestedMeasure):
         functions = tuple(_plain(f, n) for f, n in zip((psi, zeta1, zeta2), _NESTED, strict=True))
         gradients = _plain_gradients(gradients, _NESTED)
         parameters = _numbers(parameters)
-        affine = checks.check_nested(functions, gradients, np.array(parameters or (0.0,)), _H)
+        affine = check_nested(functions, gradients, np.array(parameters or (0.0,)), _H)
         self._assemble(functions, parameters, gradients, name, formula, affine)
 
     def _assemble(self, functions, parameters, gradients, name, formula, affine) -> None:
@@ -328,7 +328,7 @@ class PseudoConcave(_Custom, PseudoMeasure):
         functions = tuple(_plain(f, n) for f, n in zip((p_class, p_quant), _PSEUDO, strict=True))
         gradients = _plain_gradients(gradients, _PSEUDO)
         parameters = _numbers(parameters)
-        checks.check_pseudo(functions, gradients, np.array(parameters or (0.0,)), _H, bounds)
+        check_pseudo(functions, gradients, np.array(parameters or (0.0,)), _H, bounds)
         self._assemble(functions, parameters, gradients, name, formula, bounds)
 
     def _assemble(self, functions, parameters, gradients, name, formula, bounds) -> None:
