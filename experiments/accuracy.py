@@ -63,7 +63,7 @@ def online_learner(measure: str, passes: int, seed: int) -> NEMSISClassifier | S
     """The learner of a measure's family."""
     pseudo = isinstance(get_measure(measure), PseudoMeasure)
     learner = SCANClassifier if pseudo else NEMSISClassifier
-    return learner(measure, n_passes=passes, random_state=seed)
+    return learner(measure, radius=np.inf, n_passes=passes, random_state=seed)
 
 
 def main() -> None:

@@ -17,10 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-from sklearn.linear_model import SGDClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from threadpoolctl import threadpool_limits
 
 from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
+
+#: One pass of one configuration, nothing chosen.
+ONE = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
 
 
 def best_of(repeats: int, **tasks: Callable[[], float | None]) -> dict[str, float]:
@@ -65,11 +68,11 @@ def dense(n_rows: int, repeats: int) -> None:
 
     tasks: dict[str, Callable] = {"X @ w": product, "X @ w, one thread": product_one_thread}
     for measure in ("ba", "kld", "bakld", "q"):
-        learner = NEMSISClassifier(measure, n_passes=1, random_state=0).fit(X[:100], y[:100])
+        learner = NEMSISClassifier(measure, **ONE).fit(X[:100], y[:100])
         tasks[f"pass, {measure}"] = lambda learner=learner: pass_seconds(learner, X, y)
-    logistic = NEMSISClassifier("q", reward="logistic", n_passes=1, random_state=0)
+    logistic = NEMSISClassifier("q", reward="logistic", **ONE)
     tasks["pass, q, logistic"] = lambda: pass_seconds(logistic, X, y)
-    whole = NEMSISClassifier("q", n_passes=1, random_state=0)
+    whole = NEMSISClassifier("q", **ONE)
     tasks["fit, q"] = lambda: whole.fit(X, y) and None
     sgd = SGDClassifier(loss="hinge", average=True, max_iter=1, tol=None, random_state=0)
     tasks["SGDClassifier.fit"] = lambda: sgd.fit(X, y) and None
@@ -97,9 +100,9 @@ def sparse(repeats: int) -> None:
     y = X @ rng.normal(size=n_features) > 0.0
     tasks: dict[str, Callable] = {}
     for measure in ("kld", "q"):
-        learner = NEMSISClassifier(measure, n_passes=1, random_state=0).fit(X[:100], y[:100])
+        learner = NEMSISClassifier(measure, **ONE).fit(X[:100], y[:100])
         tasks[f"pass, {measure}"] = lambda learner=learner: pass_seconds(learner, X, y)
-    whole = NEMSISClassifier("q", n_passes=1, random_state=0)
+    whole = NEMSISClassifier("q", **ONE)
     tasks["fit, q"] = lambda: whole.fit(X, y) and None
     sgd = SGDClassifier(loss="hinge", average=True, max_iter=1, tol=None, random_state=0)
     tasks["SGDClassifier.fit"] = lambda: sgd.fit(X, y) and None
@@ -155,7 +158,7 @@ def custom(n_rows: int, repeats: int) -> None:
     }
     tasks: dict[str, Callable] = {}
     for name, measure in measures.items():
-        learner = NEMSISClassifier(measure, n_passes=1, random_state=0).fit(X[:100], y[:100])
+        learner = NEMSISClassifier(measure, **ONE).fit(X[:100], y[:100])
         tasks[name] = lambda learner=learner: pass_seconds(learner, X, y)
     show(
         f"Q-measure, dense {n_rows:,} x 10, one shuffled pass",
@@ -165,17 +168,41 @@ def custom(n_rows: int, repeats: int) -> None:
     )
 
 
+def tuning(n_rows: int, repeats: int) -> None:
+    """What choosing the step size and the radius costs."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 54))
+    y = X[:, 0] + 0.5 * X[:, 1] + 0.5 * rng.normal(size=n_rows) > 0.5
+    given = NEMSISClassifier("q", **{**ONE, "n_passes": 5})
+    chosen = NEMSISClassifier("q", random_state=0)
+    logistic = LogisticRegression(max_iter=1000)
+    tasks: dict[str, Callable] = {
+        "fit, given": lambda: given.fit(X, y) and None,
+        "fit, chosen": lambda: chosen.fit(X, y) and None,
+        "LogisticRegression.fit": lambda: logistic.fit(X, y) and None,
+    }
+    show(
+        f"Five passes over dense {n_rows:,} x 54, step size and radius given or chosen out of 16 pairs",
+        best_of(repeats, **tasks),
+        ("fit, chosen", "fit, given"),
+        ("fit, chosen", "LogisticRegression.fit"),
+    )
+
+
 _MEMORY = """
 import numpy as np
 from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
+
+#: One pass of one configuration, nothing chosen.
+ONE = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
 def status(key):
     return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key)) * 1024
 X = np.random.default_rng(0).random((ROWS, 54))
 y = X[:, 0] > 0.5
-NEMSISClassifier("q", n_passes=1).fit(X[:100], y[:100])
+NEMSISClassifier("q", eta0=0.1, radius=np.inf, n_passes=1).fit(X[:100], y[:100])
 open("/proc/self/clear_refs", "w").write("5")
 before = status("VmRSS")
-NEMSISClassifier("q", n_passes=2).fit(X, y)
+NEMSISClassifier("q", eta0=0.1, radius=np.inf, n_passes=2).fit(X, y)
 print(status("VmHWM") - before, 16 * ROWS + 64 * 2**20)
 """
 
@@ -183,11 +210,14 @@ _START = """
 import time
 import numpy as np
 from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
+
+#: One pass of one configuration, nothing chosen.
+ONE = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
 X = np.random.default_rng(0).random((1000, 20))
 y = X[:, 0] > 0.5
 for _ in range(2):
     begin = time.perf_counter()
-    NEMSISClassifier("kld").fit(X, y)
+    NEMSISClassifier("kld", eta0=0.1, radius=np.inf).fit(X, y)
     print(time.perf_counter() - begin)
 """
 
@@ -235,6 +265,7 @@ def main() -> None:
     dense(options.rows, options.repeats)
     sparse(options.repeats)
     custom(options.rows, options.repeats)
+    tuning(options.rows, max(options.repeats // 3, 1))
     memory(options.rows)
     start(max(options.repeats // 2, 1))
 

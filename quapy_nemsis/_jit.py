@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -33,6 +34,7 @@ THETA = 14
 
 
 _warned = False
+_compiling = threading.RLock()
 
 
 def _warn_uncached(error: Exception) -> None:
@@ -183,7 +185,9 @@ class Kernel:
     def __call__(self, rows: tuple, *arguments: Any) -> Any:
         key = tuple((part.dtype.char, part.ndim) for part in rows)
         if key not in self.compiled:
-            self.compiled[key] = self._compile(rows)
+            with _compiling:  # threads that come together compile once
+                if key not in self.compiled:
+                    self.compiled[key] = self._compile(rows)
         return self.compiled[key](rows, *arguments)
 
     def _compile(self, rows: tuple) -> Any:

@@ -103,10 +103,13 @@ def check_integer(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be at least 1; got {value!r}")
 
 
-def check_positive(name: str, value: Any, *, finite: bool = False) -> None:
-    """Refuse what is not a positive number."""
+def check_positive(name: str, value: Any, *, finite: bool = False, auto: bool = False) -> None:
+    """Refuse what is not a positive number, or "auto" where that is allowed."""
+    if auto and isinstance(value, str) and value == "auto":
+        return
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number; got {value!r}")
+        form = "a number or 'auto'" if auto else "a number"
+        raise TypeError(f"{name} must be {form}; got {value!r}")
     if not value > 0.0:
         raise ValueError(f"{name} must be positive; got {value!r}")
     if finite and np.isinf(value):

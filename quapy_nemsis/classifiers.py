@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
+from scipy.special import expit
 from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
@@ -23,9 +26,12 @@ from quapy_nemsis._linear import (
 from quapy_nemsis._state import AVERAGES, ScanSettings, ScanState, Settings, State
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
 from quapy_nemsis.rewards import reward_code
+from quapy_nemsis.tuning import AUTO, Race, candidates, platt, tune
 
 ESTIMATES: dict[str, bool] = {"counts": True, "surrogate": False}
 HISTORY = ("samples", "seconds", "P", "N", "value")
+# How many scores a posterior is calibrated on, where none were held out.
+_RECENT = 4096
 
 
 class NEMSISParameters:
@@ -38,8 +44,8 @@ class NEMSISParameters:
         reward: str = "hinge",
         estimates: str = "counts",
         monotone: bool = True,
-        eta0: float = 0.1,
-        radius: float = math.inf,
+        eta0: float | str = "auto",
+        radius: float | str = "auto",
         reward_bound: float = 1.0,
         n_passes: int = 5,
         average: str = "suffix",
@@ -75,8 +81,8 @@ class SCANParameters(NEMSISParameters):
         reward: str = "hinge",
         estimates: str = "counts",
         monotone: bool = True,
-        eta0: float = 0.1,
-        radius: float = math.inf,
+        eta0: float | str = "auto",
+        radius: float | str = "auto",
         reward_bound: float = 1.0,
         n_passes: int = 5,
         average: str = "suffix",
@@ -135,6 +141,7 @@ class OnlineClassifier(LinearClassifier):
         classes = self._two_classes(distinct(y))
         positive = y == classes[1]
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = self._tune(X, positive, settings, rng)
         state, records = self._state_type.start(X.shape[1], settings), []
         for i in range(self.n_passes):
             order = rng.permutation(len(positive)) if self.shuffle else np.arange(len(positive))
@@ -147,7 +154,14 @@ class OnlineClassifier(LinearClassifier):
                     f"P {P:.4f}, N {N:.4f}, {state.seconds:.2f} s"
                 )
         self.history_ = {column: [] for column in HISTORY}
-        return self._keep(state, records, settings, classes)
+        self._keep(state, records, settings, classes)
+        # Models of a few hundred rows differ too much from each other to calibrate one on scores of another.
+        if self._tuned is None or len(self._tuned.scores) < 1000:
+            sample = rng.permutation(len(positive))[:_RECENT]
+            self._recent = self._scores(X[sample]), positive[sample]
+        else:
+            self._recent = self._tuned.scores, self._tuned.positive
+        return self
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
@@ -176,7 +190,10 @@ class OnlineClassifier(LinearClassifier):
         X, y = self._check_rows(X, y, reset=first)
         if first:
             known = self._two_classes(distinct(np.asarray(y if classes is None else classes)))
-            state = self._state_type.start(X.shape[1], settings)
+            if self.eta0 == AUTO:
+                state = Race(X.shape[1], settings, self._state_type)
+            else:
+                state = self._state_type.start(X.shape[1], settings)
         else:
             known = self.classes_
             if classes is not None and not np.array_equal(np.unique(classes), known):
@@ -190,15 +207,27 @@ class OnlineClassifier(LinearClassifier):
                     "set them back, or call fit to start anew"
                 )
             state = self._state.copy()
+            if not isinstance(state, Race) and self.eta0 == AUTO:
+                settings = replace(settings, eta0=self.eta0_, radius=self.radius_)
         strange = np.setdiff1d(distinct(y), known)
         if len(strange):
             raise ValueError(
                 f"y holds labels {strange.tolist()} that are not among the classes {known.tolist()}"
             )
-        records = self._walk(state, X, y == known[1], np.arange(X.shape[0]), settings)
+        positive = y == known[1]
+        records = self._walk(state, X, positive, np.arange(X.shape[0]), settings)
+        # The posterior is calibrated on scores of points that the model had not seen; the first chunk has none.
+        last = slice(-_RECENT, None)
         if first:
             self.history_ = {column: [] for column in HISTORY}
-        return self._keep(state, records, settings, known)
+            self._tuned = None
+            self._keep(state, records, settings, known)
+            self._recent = self._scores(X[last]), positive[last]
+        else:
+            scores = np.concatenate([self._recent[0], self._scores(X[last])])[last]
+            self._recent = scores, np.concatenate([self._recent[1], positive[last]])[last]
+            self._keep(state, records, settings, known)
+        return self
 
     @property
     def t_(self) -> int:
@@ -221,19 +250,43 @@ class OnlineClassifier(LinearClassifier):
         check_integer("n_passes", self.n_passes)
         if self.record_every is not None:
             check_integer("record_every", self.record_every)
-        check_positive("eta0", self.eta0, finite=True)
-        check_positive("radius", self.radius)
+        check_positive("eta0", self.eta0, finite=True, auto=True)
+        check_positive("radius", self.radius, auto=True)
         check_positive("reward_bound", self.reward_bound)
         return {
             "reward": reward_code(self.reward),
             "counts": ESTIMATES[self.estimates],
             "monotone": bool(self.monotone),
-            "eta0": float(self.eta0),
-            "radius": float(self.radius),
+            "eta0": math.nan if self.eta0 == AUTO else float(self.eta0),
+            "radius": math.inf if self.radius == AUTO else float(self.radius),
             "reward_bound": float(self.reward_bound),
             "fit_intercept": bool(self.fit_intercept),
             "average": AVERAGES[self.average],
         }
+
+    def _tune(self, X: Any, positive: np.ndarray, settings: Settings, rng: Any) -> Settings:
+        """Choose what is left to be chosen."""
+        self._tuned = None
+        if AUTO not in (self.eta0, self.radius):
+            return settings
+        pairs = candidates(X, self.eta0, self.radius)
+        try:
+            tuned = tune(X, positive, settings, self._state_type, pairs, self.n_passes, rng)
+        except FloatingPointError:
+            self._refuse(X, 0, settings)
+        self._tuned = tuned
+        return tuned.settings
+
+    def _refuse(self, X: Any, t: int, settings: Settings) -> None:
+        """Say why the weights are not finite: because X is not, or because they diverged."""
+        assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
+        raise ValueError(
+            f"the weights became infinite or NaN near sample {t + 1}: scale the features "
+            f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {settings.eta0!r})"
+        )
+
+    def _scores(self, X: Any) -> np.ndarray:
+        return safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0]
 
     def _check_rows(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         # NaN and inf in X are left to the kernel, which notices them on its way: see `_walk`.
@@ -253,11 +306,7 @@ class OnlineClassifier(LinearClassifier):
             if self.record_every is not None:
                 upto = min(upto, done + self.record_every - state.t % self.record_every)
             if not state.walk(rows, positive, order[done:upto], settings):
-                assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
-                raise ValueError(
-                    f"the weights became infinite or NaN near sample {state.t + 1}: scale the features "
-                    f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {self.eta0!r})"
-                )
+                self._refuse(X, done, settings)
             done = upto
             if self.record_every is not None and state.t % self.record_every == 0:
                 value = state.value(settings.measure)
@@ -273,6 +322,12 @@ class OnlineClassifier(LinearClassifier):
                 self.history_[column].append(entry)
         weights, intercept = state.model(settings.average)
         self._state, self._kind = state, (settings.average, settings.counts)
+        if isinstance(state, Race):
+            best = state.tries[state.best]
+            self.eta0_, self.radius_, self.tuning_ = best.eta0, best.radius, state.table
+        else:
+            self.eta0_, self.radius_ = settings.eta0, settings.radius
+            self.tuning_ = self._tuned.table if self._tuned is not None else {}
         self.classes_ = classes
         self.coef_, self.intercept_ = weights[np.newaxis], np.array([intercept])
         return self
@@ -301,10 +356,11 @@ class NEMSISClassifier(NEMSISParameters, OnlineClassifier):
         Running estimates from 0-1 counts (the paper's NEMSIS-NS) or from the surrogate rewards (NEMSIS).
     monotone : bool, default=True
         Replace negative class weights by 0; False is the paper's algorithm with exact gradients.
-    eta0 : float, default=0.1
-        Step size; step t uses η₀/√t.
-    radius : float, default=inf
-        Radius of the ball that the weights (not the intercept) are projected on.
+    eta0 : float or "auto", default="auto"
+        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.tuning`).
+    radius : float or "auto", default="auto"
+        Radius of the ball that the weights (not the intercept) are projected on. "auto" chooses it in `fit`, and is
+        infinite in a stream.
     reward_bound : float, default=1
         B: surrogate rewards enter the estimates clipped to [−B, 1].
     n_passes : int, default=5
@@ -334,6 +390,10 @@ class NEMSISClassifier(NEMSISParameters, OnlineClassifier):
         Number of features.
     t_ : int
         Number of points seen, over all passes.
+    eta0_, radius_ : float
+        The step size and radius used: as given, or chosen.
+    tuning_ : dict of lists
+        ``eta0``, ``radius``, ``value`` of the measure and ``ba`` of every candidate; empty if none was chosen.
     history_ : dict of lists
         ``samples`` seen, ``seconds`` spent inside the kernel, running estimates ``P`` and ``N``, and the measure's
         ``value`` there; one entry per `record_every` samples, none if that is None.
@@ -355,6 +415,30 @@ class NEMSISClassifier(NEMSISParameters, OnlineClassifier):
     >>> learner.t_
     2845
     """
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Posterior probabilities at the prevalence of the training data.
+
+        A sigmoid σ(A·f(x) + B) of the score, fitted (Platt) to scores of rows that were held out for tuning, that a
+        stream brought before they were learned, or, where there are too few of either, of training rows. With the
+        logistic reward and constant class weights ω⁺, ω⁻ it would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence, and
+        a step size that is best for the measure need not converge in scale. `predict` follows the score, not the
+        posterior: it optimises the measure.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Probabilities of `classes_`.
+        """
+        scores = self.decision_function(X)
+        slope, offset = platt(*self._recent)
+        positive = expit(slope * scores + offset)
+        return np.column_stack([1.0 - positive, positive])
 
     def _settings(self) -> Settings:
         measure = get_measure(self.measure)
@@ -390,10 +474,11 @@ class SCANClassifier(SCANParameters, OnlineClassifier):
         Estimates and levels from 0-1 counts (the paper's SCAN-NS) or from the surrogate rewards (SCAN).
     monotone : bool, default=True
         Replace negative class weights by 0.
-    eta0 : float, default=0.1
-        Step size; step t uses η₀/√t.
-    radius : float, default=inf
-        Radius of the ball that the weights (not the intercept) are projected on.
+    eta0 : float or "auto", default="auto"
+        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.tuning`).
+    radius : float or "auto", default="auto"
+        Radius of the ball that the weights (not the intercept) are projected on. "auto" chooses it in `fit`, and is
+        infinite in a stream.
     reward_bound : float, default=1
         B: surrogate rewards enter the estimates clipped to [−B, 1].
     n_passes : int, default=5

@@ -48,8 +48,8 @@ def test_any_chunking_gives_identical_weights(measure, average, container):
 
 def test_a_pass_in_order_is_a_stream():
     X, y = make_points()
-    fitted = NEMSISClassifier(n_passes=1, shuffle=False).fit(X, y)
-    streamed = NEMSISClassifier().partial_fit(X, y)
+    fitted = NEMSISClassifier(n_passes=1, shuffle=False, eta0=0.1, radius=np.inf).fit(X, y)
+    streamed = NEMSISClassifier(eta0=0.1).partial_fit(X, y)
     np.testing.assert_array_equal(fitted.coef_, streamed.coef_)
     fitted.partial_fit(X[:50], y[:50])
     streamed.partial_fit(X[:50], y[:50])
@@ -228,11 +228,11 @@ def spoiled(value):
         ({"eta0": -0.5}, ValueError, "got -0.5"),
         ({"eta0": np.nan}, ValueError, "got nan"),
         ({"eta0": np.inf}, ValueError, "eta0 must be finite; got inf"),
-        ({"eta0": "big"}, TypeError, "eta0 must be a number; got 'big'"),
-        ({"eta0": True}, TypeError, "eta0 must be a number; got True"),
+        ({"eta0": "big"}, TypeError, "eta0 must be a number or 'auto'; got 'big'"),
+        ({"eta0": True}, TypeError, "eta0 must be a number or 'auto'; got True"),
         ({"radius": 0.0}, ValueError, "radius must be positive; got 0.0"),
         ({"radius": -1}, ValueError, "got -1"),
-        ({"radius": None}, TypeError, "radius must be a number; got None"),
+        ({"radius": None}, TypeError, "radius must be a number or 'auto'; got None"),
         ({"reward_bound": -1}, ValueError, "reward_bound must be positive; got -1"),
         ({"n_passes": 0}, ValueError, "n_passes must be at least 1; got 0"),
         ({"n_passes": 1.5}, TypeError, "n_passes must be an integer; got 1.5"),

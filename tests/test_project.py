@@ -18,7 +18,7 @@ LAYERS = [
     {"_kernels.rows"},
     {"_kernels.nemsis", "_kernels.level"},
     {"_state"},
-    {"_linear"},
+    {"tuning", "_linear"},
     {"classifiers", "batch"},
     {"quantifiers"},
 ]

@@ -1,0 +1,194 @@
+"""Step sizes and radii that nobody has to choose, and posteriors."""
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from quapy_nemsis import BA, NegKLD, NEMSISClassifier, QMeasure, SCANClassifier, get_measure
+from quapy_nemsis.tuning import STREAM_STEPS, Judgement, Race, candidates, platt
+from tests.conftest import make_points
+
+LEARNERS = [NEMSISClassifier("q"), NEMSISClassifier("kld"), SCANClassifier("cq")]
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+@pytest.mark.parametrize("scale", [0.1, 1.0, 1e3])
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+def test_defaults_do_well_at_any_scale(learner, scale, container):
+    X, y = make_points(n=6000, noise=1.0)
+    rows = container(scale * X)
+    learner = copy.deepcopy(learner).set_params(random_state=0).fit(rows[:4000], y[:4000])
+    measure = get_measure(learner.measure)
+    value = measure.score(y[4000:], learner.predict(rows[4000:]))
+    best = max(
+        measure.score(
+            y[4000:],
+            type(learner)(learner.measure, eta0=eta0, radius=np.inf, random_state=0)
+            .fit(X[:4000], y[:4000])
+            .predict(X[4000:]),
+        )
+        for eta0 in (0.001, 0.01, 0.1, 1.0, 10.0)
+    )
+    assert value > best - 0.02
+    assert BA().score(y[4000:], learner.predict(rows[4000:])) > 0.75
+
+
+def test_the_record_of_a_choice():
+    X, y = make_points(n=3000)
+    learner = NEMSISClassifier("q", random_state=0).fit(X, y)
+    table = learner.tuning_
+    assert len(set(zip(table["eta0"], table["radius"], strict=True))) == 16
+    best = int(np.argmax(table["value"]))
+    assert (learner.eta0_, learner.radius_) == (table["eta0"][best], table["radius"][best])
+    # What was chosen is what is trained.
+    again = NEMSISClassifier("q", eta0=learner.eta0_, radius=learner.radius_, shuffle=False)
+    same = NEMSISClassifier("q", shuffle=False, random_state=0).fit(X, y)
+    again.set_params(eta0=same.eta0_, radius=same.radius_).fit(X, y)
+    np.testing.assert_array_equal(again.coef_, same.coef_)
+    assert again.tuning_ == {}
+    np.testing.assert_array_equal(
+        NEMSISClassifier("q", random_state=0).fit(X, y).coef_, learner.coef_
+    )
+
+
+def test_given_values_stay():
+    X, y = make_points(n=1000)
+    step = NEMSISClassifier(eta0=0.3, random_state=0).fit(X, y)
+    assert set(step.tuning_["eta0"]) == {0.3}
+    assert len(step.tuning_["radius"]) == 2
+    ball = NEMSISClassifier(radius=0.5, random_state=0).fit(X, y)
+    assert set(ball.tuning_["radius"]) == {0.5}
+    assert np.linalg.norm(ball.coef_) <= 0.5
+    assert NEMSISClassifier(eta0=0.3, radius=0.5).fit(X, y).tuning_ == {}
+
+
+def test_the_grid_follows_the_scale():
+    X, _ = make_points(n=100)
+    plain, larger = candidates(X, "auto", "auto"), candidates(10.0 * X, "auto", "auto")
+    for (eta0, radius), (eta0_larger, radius_larger) in zip(plain, larger, strict=True):
+        assert eta0_larger == pytest.approx(eta0 / 100)
+        assert radius_larger == pytest.approx(radius / 10)
+    sparse = candidates(scipy.sparse.csr_matrix(X), "auto", "auto")
+    np.testing.assert_allclose(sparse, plain)
+
+
+def test_ties_of_a_count_are_broken_by_ba():
+    """Counts of two candidates are right within noise: the one that classifies wins; a wrong count does not."""
+    hits_pos, hits_neg = np.array([100.0, 260.0, 290.0]), np.array([505.0, 655.0, 400.0])
+    judgement = Judgement(300.0, 700.0, hits_pos, hits_neg)
+    ranking = judgement.ranking(NegKLD())
+    assert np.argmax(ranking) == 1
+    assert ranking[2] == -np.inf
+    assert np.argmax(judgement.values(NegKLD())) in (0, 1)
+    assert np.argmax(judgement.ranking(QMeasure())) == 1
+
+
+def test_candidates_that_diverge_do_no_harm():
+    """Rows so large that the greater steps overflow: they are recorded as failed, and the rest decides."""
+    X, y = make_points(n=1000)
+    X[:5] *= 1e153
+    learner = NEMSISClassifier("ba", radius=np.inf, random_state=0)
+    learner.fit(X, y)
+    assert np.isfinite(learner.coef_).all()
+
+
+@pytest.mark.parametrize("learner", [NEMSISClassifier("q"), SCANClassifier("cq")], ids=str)
+def test_a_race_in_a_stream(learner):
+    X, y = make_points(n=20_000)
+    whole = copy.deepcopy(learner).partial_fit(X, y)
+    assert len(whole._state.alive) == 1
+    assert whole.eta0_ in STREAM_STEPS
+    assert len(whole.tuning_["value"]) == len(STREAM_STEPS)
+    for size in (977, 4096):
+        pieces = copy.deepcopy(learner)
+        for start in range(0, 20_000, size):
+            chunk = slice(start, start + size)
+            pieces.partial_fit(X[chunk], y[chunk], classes=[False, True])
+        np.testing.assert_array_equal(pieces.coef_, whole.coef_)
+        assert pieces.tuning_ == whole.tuning_
+    measure = get_measure(learner.measure)
+    best = copy.deepcopy(learner).set_params(eta0=1.0).partial_fit(X, y)
+    score = measure.score(y, whole.predict(X))
+    assert score > measure.score(y, best.predict(X)) - 0.02
+    # The winner is what it would be alone.
+    alone = copy.deepcopy(learner).set_params(eta0=whole.eta0_).partial_fit(X, y)
+    np.testing.assert_array_equal(whole.coef_, alone.coef_)
+
+
+def test_a_race_drops_halves():
+    X, y = make_points(n=20_000)
+    learner = NEMSISClassifier("q")
+    alive = []
+    for stop in (1000, 4095, 4096, 8192, 16384):
+        learner.partial_fit(
+            X[learner.t_ if alive else 0 : stop], y[learner.t_ if alive else 0 : stop]
+        )
+        alive.append(len(learner._state.alive))
+    assert alive == [8, 8, 4, 2, 1]
+    assert isinstance(learner._state, Race)
+    assert learner.predict(X).shape == (20_000,)
+
+
+def test_a_bad_chunk_in_a_race_loses_nothing():
+    X, y = make_points(n=3000)
+    learner = NEMSISClassifier("q").partial_fit(X[:1500], y[:1500])
+    with pytest.raises(ValueError, match="contains NaN"):
+        learner.partial_fit(X * np.nan, y)
+    learner.partial_fit(X[1500:], y[1500:])
+    np.testing.assert_array_equal(learner.coef_, NEMSISClassifier("q").partial_fit(X, y).coef_)
+
+
+def test_platt_is_the_maximum_of_the_likelihood():
+    rng = np.random.default_rng(0)
+    scores = 3.0 * rng.normal(size=500)
+    positive = rng.random(500) < expit(scores - 1.0)
+    n_pos, n_neg = positive.sum(), (~positive).sum()
+    target = np.where(positive, (n_pos + 1) / (n_pos + 2), 1 / (n_neg + 2))
+
+    def loss(model):
+        logits = model[0] * scores + model[1]
+        return np.sum(np.logaddexp(0, logits) - target * logits)
+
+    expected = minimize(loss, [1.0, 0.0], tol=1e-12).x
+    assert platt(scores, positive) == pytest.approx(expected, abs=1e-4)
+    slope, offset = platt(np.array([-1.0, -1.0, 1.0]), np.array([False, False, True]))
+    assert 0 < slope < 100
+    assert np.isfinite(offset)
+
+
+@pytest.mark.parametrize("reward", ["hinge", "logistic"])
+@pytest.mark.parametrize("share", [0.5, 0.05])
+@pytest.mark.parametrize("stream", [False, True])
+def test_posteriors_are_calibrated_under_imbalance(reward, share, stream):
+    """Gaussian classes: the true posterior is known, and the learner's must come near it."""
+    X, y = make_points(n=40_000, d=3, share=share, seed=0)
+    learner = NEMSISClassifier("ba", reward=reward, random_state=0)
+    if stream:
+        for start in range(0, 40_000, 2000):
+            chunk = slice(start, start + 2000)
+            learner.partial_fit(X[chunk], y[chunk], classes=[False, True])
+    else:
+        learner.fit(X, y)
+    posterior = learner.predict_proba(X)
+    assert posterior.shape == (40_000, 2)
+    np.testing.assert_allclose(posterior.sum(axis=1), 1.0)
+    true = expit(2.0 * X[:, 0] + np.log(share / (1 - share)))
+    assert np.abs(posterior[:, 1] - true).mean() < 0.03
+    assert posterior[:, 1].mean() == pytest.approx(y.mean(), abs=0.02)
+    order = np.argsort(learner.decision_function(X))
+    assert (np.diff(posterior[order, 1]) >= 0).all()
+    near = LogisticRegression().fit(X, y).predict_proba(X)[:, 1]
+    assert np.abs(posterior[:, 1] - near).mean() < 0.03
+
+
+def test_posterior_of_string_labels():
+    X, y = make_points(n=2000)
+    names = np.where(y, "spam", "ham")
+    learner = NEMSISClassifier("q", random_state=0).fit(X, names)
+    assert list(learner.classes_) == ["ham", "spam"]
+    assert learner.predict_proba(X)[y, 1].mean() > learner.predict_proba(X)[~y, 1].mean() + 0.3
