@@ -1,8 +1,8 @@
 """How good are the learners with nothing chosen by the user? Against a full grid of step sizes, and under drift.
 
-For each data set and measure: the test value with defaults, next to the best test value of step sizes {1e-4 … 1e4} with five
-passes each (picked on the test rows themselves, which flatters the grid). Then QuaPy's APP for CC, ACC, PACC and EMQ on
-logistic regression and on our learners. Run ``python -m experiments.defaults --data-dir FOLDER``.
+For each data set and measure: the test value with defaults, next to the best test value of step sizes {1e-4 … 1e4} with
+five passes each (picked on the test rows themselves, which flatters the grid). Then QuaPy's APP for CC, ACC, PACC and
+EMQ on logistic regression and on our learners. Run ``python -m experiments.defaults --data-dir FOLDER``.
 """
 
 from __future__ import annotations
@@ -111,10 +111,13 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--measures", nargs="+", default=list(MEASURES))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=25, help="samples per prevalence in APP")
+    parser.add_argument("--seeds", type=int, default=5, help="0 leaves the grid out")
+    parser.add_argument(
+        "--repeats", type=int, default=25, help="samples per prevalence in APP, 0 leaves it out"
+    )
     options = parser.parse_args()
-    against_grid(options.data_dir, options.sets, options.measures, options.seeds)
+    if options.seeds:
+        against_grid(options.data_dir, options.sets, options.measures, options.seeds)
     if options.repeats:
         under_drift(options.data_dir, options.sets, 0, options.repeats)
 

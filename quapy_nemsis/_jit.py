@@ -146,13 +146,16 @@ def compiled_result(function: Callable, what: str) -> int | str:
     try:
         dispatcher = numba.njit(function)
         dispatcher.compile((real, real, real, reals))
-    except NumbaError as error:
+    except Exception as error:  # not only NumbaError: what a function can do wrong has no end
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        reason = next((line for line in lines if not line.startswith(("Failed in", "-"))), lines[0])
-        place = re.findall(r'File "([^"]+)", line (\d+)', text)
-        where = f" ({os.path.basename(place[-1][0])}, line {place[-1][1]})" if place else ""
-        raise ValueError(f"{what} cannot be compiled by numba: {reason}{where}") from None
+        first = next((i for i, x in enumerate(lines) if not x.startswith(("Failed in", "-"))), 0)
+        reason = " ".join(lines[first : first + (2 if lines[first].endswith(":") else 1)])
+        places = re.findall(r'File "([^"]+)", line (\d+)', text)
+        code = function.__code__
+        file, line = places[-1] if places else (code.co_filename, code.co_firstlineno)
+        where = f"{os.path.basename(file)}, line {line}"
+        raise ValueError(f"{what} cannot be compiled by numba: {reason} ({where})") from None
     result = dispatcher.nopython_signatures[-1].return_type
     if isinstance(result, types.BaseTuple):
         numeric = all(isinstance(part, types.Number | types.Boolean) for part in result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from typing import Any
 
 import numpy as np
@@ -76,15 +77,52 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) > 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(classes)}: {len(classes)} classes, {classes[:5].tolist()}... Wrap the learner "
+                f"{type_of_target(classes)}: {len(classes)} classes, {_some(classes)}. Wrap the learner "
                 "in sklearn.multiclass.OneVsRestClassifier, the quantifier in quapy.method.base.newOneVsAll"
             )
         if len(classes) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs two classes; the data holds one class, {classes.tolist()}. "
-                "In a stream, name both with partial_fit(X, y, classes=...)"
+                f"{type(self).__name__} needs two classes; the data holds one class, {classes.tolist()}"
+                + (
+                    ". In a stream, name both with partial_fit(X, y, classes=...)"
+                    if hasattr(self, "partial_fit")
+                    else ""
+                )
             )
         return classes
+
+
+def _some(labels: np.ndarray) -> str:
+    """The first few labels, for a message."""
+    return f"{labels[:5].tolist()}{' and more' if len(labels) > 5 else ''}"
+
+
+def warn_of_scale(X: Any, stacklevel: int) -> None:
+    """Warn if features live on scales so different that no step size suits them all.
+
+    Compared are the root mean squares of the nonzero entries of each feature, over at most a million rows.
+    """
+    X = X[:: max(X.shape[0] // 1_000_000, 1)]
+    with np.errstate(over="ignore"):
+        if scipy.sparse.issparse(X):
+            squares = np.bincount(X.indices, X.data.astype(np.float64) ** 2, X.shape[1])
+            nonzero = np.bincount(X.indices, X.data != 0, X.shape[1])
+        else:
+            squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+            nonzero = np.count_nonzero(X, axis=0)
+    used = np.flatnonzero(squares > 0)
+    sizes = np.sqrt(squares[used] / nonzero[used])
+    if len(used) < 2 or not np.isfinite(sizes).all():
+        return
+    low, high = int(np.argmin(sizes)), int(np.argmax(sizes))
+    if sizes[high] > 300.0 * sizes[low]:
+        warnings.warn(
+            f"features are on very different scales: feature {used[high]} is about {sizes[high]:.3g} in size and "
+            f"feature {used[low]} about {sizes[low]:.3g}, and no step size suits both. Standardise them first, with "
+            "sklearn.preprocessing.StandardScaler or, if sparse, MaxAbsScaler",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def distinct(y: np.ndarray) -> np.ndarray:

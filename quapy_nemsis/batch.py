@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
@@ -51,12 +51,14 @@ class CANClassifier(CANParameters, LinearClassifier):
     With the logistic reward, P(w) and N(w) are smooth. For a pseudo-concave measure CAN alternates between
     w ← argmax V(w, v) over ‖w‖ ≤ R and v ← P_class(w)/P_quant(w), until v gains less than `tol`; the gap to the best
     level shrinks at least as fast as (1 − m/M)ᵗ (Theorem 2). (The paper's step 5 prints V ≥ v; V ≥ 0 is meant.) For a
-    nested concave measure the measure itself is maximised, once. The maximisation is scipy's L-BFGS; a radius that
-    binds is met by a root search for the multiplier of ‖w‖².
+    nested concave measure the measure itself is maximised, once. The maximisation is scipy's L-BFGS, where the radius
+    binds followed by spectral projected gradients.
 
     A measure that grows with P and with N is concave in w, and its maximum global: BA and the means of the rates, and
     CQReward's valuations where P and N are at least 0. Measures with KLD (BKReward too, against what the paper says) or
-    NSS alone do not grow everywhere; what is found is then a local maximum, reached from zero weights.
+    NSS do not grow everywhere; what is found is then a local maximum, reached from zero weights. For KLD or NSS alone
+    it is no quantifier: logistic rewards with p̂ = p need not come with a 0-1 count that is right, and often come with
+    all points in one class.
 
     Parameters
     ----------
@@ -119,26 +121,29 @@ class CANClassifier(CANParameters, LinearClassifier):
             model = problem.maximise(measure, model)
             levels.append(problem.value(measure, model))
         else:
-            level = max(problem.value(measure, model), 0.0)
-            while True:
-                model = problem.maximise(measure.valuation(level), model)
-                before, level = level, max(problem.value(measure, model), 0.0)
+            level, gain = max(problem.value(measure, model), 0.0), math.inf
+            while gain > self.tol and len(levels) < self.max_levels:
+                trial = problem.maximise(measure.valuation(level), model)
+                gain = problem.value(measure, trial) - level
+                if gain > 0.0:
+                    model, level = trial, level + gain
                 levels.append(level)
                 if self.verbose:
                     print(f"{type(self).__name__}: level {len(levels)}, {measure.name} {level:.8f}")
-                if level - before <= self.tol:
-                    break
-                if len(levels) == self.max_levels:
-                    warnings.warn(
-                        f"the level still gains {level - before:.2g} after max_levels={self.max_levels}",
-                        ConvergenceWarning,
-                        stacklevel=2,
-                    )
-                    break
+            if gain > self.tol:
+                self._warn(f"the level still gains {gain:.2g} after max_levels={self.max_levels}")
+        if problem.unfinished:
+            self._warn(
+                f"the maximisation stopped after max_iter={self.max_iter} iterations with a gradient of "
+                f"{problem.unfinished:.2g}; scale the features, raise max_iter or give a radius"
+            )
         self.classes_ = classes
         self.coef_, self.intercept_ = model[np.newaxis, :-1].copy(), model[-1:].copy()
         self.levels_, self.n_iter_ = np.array(levels), len(levels)
         return self
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def _checked_measure(self) -> NestedMeasure | PseudoMeasure:
         measure = get_measure(self.measure)
@@ -163,6 +168,8 @@ class _Problem:
         self.p = float(positive.mean())
         self.eps = 0.5 / len(positive)
         self.options = options
+        #: Largest entry of the gradient where the last maximisation stopped before its tolerance, else 0.
+        self.unfinished = 0.0
 
     def rewards(self, model: np.ndarray) -> tuple[float, float, np.ndarray]:
         """(P, N) and the margins."""
@@ -176,68 +183,73 @@ class _Problem:
         P, N, _ = self.rewards(model)
         return measure.value(P, N, self.p, self.eps)
 
-    def loss(
-        self, model: np.ndarray, measure: NestedMeasure, multiplier: float
-    ) -> tuple[float, np.ndarray]:
-        """−measure + multiplier·‖w‖²/2, and its gradient."""
+    def loss(self, model: np.ndarray, measure: NestedMeasure) -> tuple[float, np.ndarray]:
+        """−measure and its gradient."""
         P, N, margins = self.rewards(model)
         a_pos, a_neg = measure.weights(P, N, self.p, self.eps)
         weight = np.where(self.positive, a_pos / self.counts[0], a_neg / self.counts[1])
         slopes = weight * self.sign * expit(-margins)
         gradient = np.empty_like(model)
-        gradient[:-1] = multiplier * model[:-1] - self.X.T @ slopes
+        gradient[:-1] = -(self.X.T @ slopes)
         gradient[-1] = -slopes.sum() if self.options.fit_intercept else 0.0
-        value = measure.value(P, N, self.p, self.eps)
-        return 0.5 * multiplier * model[:-1] @ model[:-1] - value, gradient
+        return -measure.value(P, N, self.p, self.eps), gradient
 
     def maximise(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
         """Model of greatest value in the ball, from a starting point."""
-        radius = self.options.radius
-        model = self._lbfgs(measure, start, 0.0)
-        if np.linalg.norm(model[:-1]) <= radius:
+        model = self._lbfgs(measure, start)
+        if np.linalg.norm(model[:-1]) <= self.options.radius:
             return model
-        # The norm falls with the multiplier: double it until the ball is reached, then find where it is met.
-        found = {0.0: model}
+        # The ball binds. Outside of it the way to the maximum is no guide: from both of its ends, the better counts.
+        found = [self._projected(measure, end) for end in (model, start)]
+        return min(found, key=lambda model: self.loss(model, measure)[0])
 
-        def excess(multiplier: float) -> float:
-            if multiplier not in found:
-                nearest = min(found, key=lambda other: abs(other - multiplier))
-                found[multiplier] = self._lbfgs(measure, found[nearest], multiplier)
-            return float(np.linalg.norm(found[multiplier][:-1])) - radius
-
-        high = 1e-6
-        while excess(high) > 0.0:
-            high *= 4.0
-        low = max(other for other in found if excess(other) > 0.0)
-        best = found[brentq(excess, low, high, xtol=1e-12, rtol=1e-10)].copy()
-        best[:-1] *= min(1.0, radius / np.linalg.norm(best[:-1]))
-        return best
-
-    def _lbfgs(self, measure: NestedMeasure, start: np.ndarray, multiplier: float) -> np.ndarray:
+    def _lbfgs(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
+        options = {"maxiter": self.options.max_iter, "maxfun": 10 * self.options.max_iter}
+        options |= {"gtol": self.options.tol, "ftol": 1e-14, "maxcor": 20}
         result = minimize(
-            self.loss,
-            start,
-            args=(measure, multiplier),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxiter": self.options.max_iter,
-                "maxfun": 10 * self.options.max_iter,
-                "gtol": self.options.tol,
-                "ftol": 1e-14,
-                "maxcor": 20,
-            },
+            self.loss, start, args=(measure,), jac=True, method="L-BFGS-B", options=options
         )
         if not np.isfinite(result.x).all():
             raise ValueError(
                 "the weights became infinite or NaN: scale the features "
                 "(sklearn.preprocessing.StandardScaler) or give a radius"
             )
-        if result.status == 1:
-            warnings.warn(
-                f"L-BFGS stopped after max_iter={self.options.max_iter} iterations with a gradient of "
-                f"{np.abs(result.jac).max():.2g}; scale the features, raise max_iter or give a radius",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        self.unfinished = float(np.abs(result.jac).max()) if result.status == 1 else 0.0
         return result.x
+
+    def _project(self, model: np.ndarray) -> np.ndarray:
+        model = model.copy()
+        model[:-1] *= min(1.0, self.options.radius / max(np.linalg.norm(model[:-1]), 1e-300))
+        return model
+
+    def _projected(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
+        """Spectral projected gradient (Birgin, Martínez, Raydan 2000): L-BFGS knows no ball."""
+        model = self._project(start)
+        loss, gradient = self.loss(model, measure)
+        recent, length = [loss], 1.0
+        best, best_loss = model, loss
+        for _ in range(self.options.max_iter):
+            if np.abs(self._project(model - gradient) - model).max() <= self.options.tol:
+                self.unfinished = 0.0
+                return best
+            direction = self._project(model - length * gradient) - model
+            descent, step = float(gradient @ direction), 1.0
+            while True:
+                trial = model + step * direction
+                trial_loss, trial_gradient = self.loss(trial, measure)
+                if trial_loss <= max(recent) + 1e-4 * step * descent:
+                    break
+                step /= 2.0
+                if step < 1e-12:  # nothing to gain along the gradient, as where a measure is flat
+                    return best
+            moved, turned = trial - model, trial_gradient - gradient
+            curvature = float(moved @ turned)
+            length = (
+                min(max(float(moved @ moved) / curvature, 1e-10), 1e10) if curvature > 0 else 1e3
+            )
+            model, loss, gradient = trial, trial_loss, trial_gradient
+            recent = [*recent[-9:], loss]
+            if loss < best_loss:
+                best, best_loss = model, loss
+        self.unfinished = float(np.abs(self._project(model - gradient) - model).max())
+        return best

@@ -22,6 +22,7 @@ from quapy_nemsis._linear import (
     check_option,
     check_positive,
     distinct,
+    warn_of_scale,
 )
 from quapy_nemsis._state import AVERAGES, ScanSettings, ScanState, Settings, State
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
@@ -191,6 +192,7 @@ class OnlineClassifier(LinearClassifier):
         if first:
             known = self._two_classes(distinct(np.asarray(y if classes is None else classes)))
             if self.eta0 == AUTO:
+                warn_of_scale(X, stacklevel=3)
                 state = Race(X.shape[1], settings, self._state_type)
             else:
                 state = self._state_type.start(X.shape[1], settings)
@@ -269,6 +271,7 @@ class OnlineClassifier(LinearClassifier):
         self._tuned = None
         if AUTO not in (self.eta0, self.radius):
             return settings
+        warn_of_scale(X, stacklevel=4)
         pairs = candidates(X, self.eta0, self.radius)
         try:
             tuned = tune(X, positive, settings, self._state_type, pairs, self.n_passes, rng)

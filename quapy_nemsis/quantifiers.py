@@ -8,6 +8,7 @@ import numpy as np
 import quapy.functional as F
 from numpy.typing import ArrayLike
 from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
+from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis.batch import CANClassifier, CANParameters
 from quapy_nemsis.classifiers import (
@@ -54,6 +55,11 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         """Train the learner; counting needs no predictions on training data."""
         self.classifier = self.learner(**self.get_params(deep=False)).fit(X, y)
         return None, None
+
+    def classify(self, X: ArrayLike) -> np.ndarray:
+        """Labels of the rows, as the learner predicts them."""
+        check_is_fitted(self, "classifier_")
+        return super().classify(X)
 
     def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
         """Nothing to train: predictions are counted."""

@@ -6,7 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import scale
 
 from quapy_nemsis import (
     BKReward,
@@ -148,6 +150,26 @@ def test_can_finds_the_same_optimum(measure, radius, fit_intercept):
     sparse = CANClassifier(measure, radius=radius, fit_intercept=fit_intercept, tol=1e-8)
     sparse.fit(scipy.sparse.csr_matrix(X), y)
     np.testing.assert_allclose(sparse.coef_, learner.coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bakld", "bakld:0.1", "q", "bk", "cq"])
+def test_can_reaches_a_ball_that_binds(name):
+    """Also for measures that are not concave in w: never worse than the model of BA, which is in the ball too."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = scale(X), y == 1
+
+    def value(learner):
+        margins = np.where(y, 1.0, -1.0) * learner.decision_function(X)
+        rewards = 1.0 - np.logaddexp(0.0, -margins)
+        return get_measure(name).value(
+            rewards[y].mean(), rewards[~y].mean(), y.mean(), 0.5 / len(y)
+        )
+
+    learner = CANClassifier(name, radius=5.0).fit(X, y)
+    assert np.linalg.norm(learner.coef_) == pytest.approx(5.0, abs=1e-6)
+    assert learner.levels_[-1] == pytest.approx(value(learner), abs=1e-9)
+    assert value(learner) >= value(CANClassifier("ba", radius=5.0).fit(X, y)) - 1e-6
+    assert (np.diff(learner.levels_) >= 0.0).all()
 
 
 def test_can_of_kld_counts_exactly():

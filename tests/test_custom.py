@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from quapy_nemsis import (
     BAKLD,
+    CANClassifier,
     CQReward,
     GMean,
     NEMSISClassifier,
@@ -198,6 +199,79 @@ def test_pickle_copy_clone_and_workers(measure):
         np.testing.assert_array_equal(result.coef_, expected)
 
 
+def test_functions_that_differ_inside_are_different():
+    """In a nested function, a comprehension, a constant: each is compiled as it is."""
+
+    def once(P, N, p, theta):
+        inner = lambda v: v  # noqa: E731
+        return inner(P) + N
+
+    def five_times(P, N, p, theta):
+        inner = lambda v: 5 * v  # noqa: E731
+        return inner(P) + N
+
+    first, second = make_measure(once), make_measure(five_times)
+    assert first != second
+    assert first.value(0.5, 0.5, 0.5) == 1.0
+    assert second.value(0.5, 0.5, 0.5) == 3.0
+    assert second.weights(0.5, 0.5, 0.5) == pytest.approx((5.0, 1.0))
+    X, y = make_points()
+    weights = [
+        NEMSISClassifier(m, eta0=0.1, radius=np.inf, random_state=0).fit(X, y).coef_
+        for m in (first, second)
+    ]
+    assert not np.array_equal(*weights)
+
+
+FACTOR = 1.0
+
+
+def with_global(P, N, p, theta):
+    return FACTOR * P + N
+
+
+def test_a_global_is_taken_as_it_was(monkeypatch):
+    """A measure stays what it was when it was made; made again after a change, it is another one."""
+    X, y = make_points()
+
+    def fit(measure):
+        return NEMSISClassifier(measure, eta0=0.1, radius=np.inf, random_state=0).fit(X, y).coef_
+
+    first = make_measure(with_global)
+    before = fit(first)
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    second = make_measure(with_global)
+    assert first != second
+    assert (first.value(0.5, 0.5, 0.5), second.value(0.5, 0.5, 0.5)) == (1.0, 3.0)
+    np.testing.assert_array_equal(fit(first), before)
+    literal = make_measure(lambda P, N, p, theta: 5.0 * P + N)
+    np.testing.assert_array_equal(fit(second), fit(literal))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda P, N, p, theta: math.sqrt(P * N),
+        lambda P, N, p, theta: 2.0 * P * N / (P + N),
+        lambda P, N, p, theta: P**0.75 * N**0.25,
+        lambda P, N, p, theta: math.log(P + 1e-9) + math.log(N + 1e-9),
+    ],
+)
+def test_outside_the_domain(function):
+    """Surrogate rewards may be negative, and counts 0: values are those of the nearest point that has one."""
+    measure = make_measure(function)
+    X, y = make_points(n=300, noise=1.5)
+    for P, N in ((0.0, 0.0), (-0.5, 0.5), (-1.0, -2.0), (1.0, 0.0)):
+        assert np.isfinite(measure.value(P, N, 0.3))
+        assert np.isfinite(measure.weights(P, N, 0.3)).all()
+    assert np.isfinite(measure.score(y, np.zeros_like(y)))
+    learner = NEMSISClassifier(measure, record_every=1, eta0=0.1, radius=np.inf).fit(X, y)
+    assert np.isfinite(learner.history_["value"]).all()
+    batch = CANClassifier(measure, radius=5.0).fit(X, y)
+    assert batch.levels_[-1] <= 1.0
+    assert batch.score(X, y) > 0.6
+
+
 def test_jitted_functions_are_taken():
     measure = make_measure(njit(ba))
     assert measure == make_measure(ba)
@@ -261,6 +335,24 @@ def not_compilable(P, N, p, theta):
     return float(str(P)) if {}.get(P) else P
 
 
+def with_default(P, N, p, theta, k=2.0):
+    return P
+
+
+def imports(P, N, p, theta):
+    import math
+
+    return math.sqrt(P)
+
+
+def undefined(P, N, p, theta):
+    return nowhere(P)  # noqa: F821
+
+
+def formats(P, N, p, theta):
+    return float(f"{P}")
+
+
 def concave_quant(P, N, p, theta):
     return 2.0 - P * P
 
@@ -284,40 +376,56 @@ def root(P, N, p, theta):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: make_measure(convex), ValueError, r"zeta1 is not concave: between .* at p=0.05"),
-        (lambda: make_measure(not_finite), ValueError, r"zeta1 .*at P=0\.5, N=1, p="),
-        (lambda: make_measure(raises), ValueError, r"zeta1 raises ValueError .* at P=7.*e-06"),
-        (lambda: make_measure(a_pair), TypeError, "zeta1 must return one number"),
-        (lambda: make_measure(too_few), TypeError, r"zeta1 must take \(P, N, p, theta\)"),
+        (
+            lambda: make_measure(convex),
+            ValueError,
+            r"the function is not concave: halfway .* at p=0.05",
+        ),
+        (lambda: make_measure(not_finite), ValueError, r"the function .*at P=0\.5, N=1, p="),
+        (
+            lambda: make_measure(raises),
+            ValueError,
+            r"the function raises ValueError .* at P=7.*e-06",
+        ),
+        (
+            lambda: make_measure(a_pair),
+            TypeError,
+            r"the function must return one number; it returns 2 numbers \(line \d+\)",
+        ),
+        (
+            lambda: make_measure(too_few),
+            TypeError,
+            r"the function must take \(P, N, p, theta\); it takes \(P, N\)",
+        ),
         (
             lambda: make_measure(not_compilable),
             ValueError,
-            r"zeta1 cannot be compiled by numba: .*\(test_custom.py, line \d+\)",
+            r"the function cannot be compiled by numba: .*\(test_custom.py, line \d+\)",
         ),
-        (lambda: make_measure("ba"), TypeError, "function must be callable; got 'ba'"),
-        (lambda: make_measure(math.sqrt), TypeError, "zeta1 must be a Python function"),
+        (lambda: make_measure("ba"), TypeError, "the function must be a Python function; got 'ba'"),
+        (lambda: make_measure(math.sqrt), TypeError, "the function must be a Python function"),
         (lambda: make_measure(ba, [np.nan]), ValueError, "finite numbers; got nan"),
         (lambda: make_measure(ba, ["x"]), ValueError, "finite numbers; got 'x'"),
         (lambda: make_measure(ba, 3.0), TypeError, "sequence of numbers; got 3.0"),
         (
             lambda: make_measure(ba, gradient=wrong_gradient),
             ValueError,
-            r"gradient of zeta1 disagrees with its values at P=0.1, N=0.1, p=0.05: ∂N is 0.6",
+            r"gradient of the function disagrees with its values at P=0.1, N=0.1, p=0.05: ∂N is 0.6",
         ),
         (
             lambda: make_measure(root, gradient=infinite_gradient),
             ValueError,
-            r"gradient of zeta1 is not finite at P=0, N=0",
+            r"gradient of the function is not finite at P=0, N=0",
         ),
         (
             lambda: make_measure(ba, gradient=ba),
             TypeError,
-            "gradient of zeta1 must return two numbers",
+            "gradient of the function must return two numbers",
         ),
         (
             lambda: NestedConcave(lambda x, y, p, theta: x * x, ba, nss),
             ValueError,
-            r"psi is not concave: between \('x', 'y'\)",
+            r"psi is not concave: halfway between \(x, y\)",
         ),
         (
             lambda: NestedConcave(**Q, parameters=[1.0], gradients=Q_GRADIENTS[:2]),
@@ -336,6 +444,13 @@ def root(P, N, p, theta):
             r"p_quant leaves its bounds \(1.0, 1.1\): got ",
         ),
         (lambda: PseudoConcave(ba, quant, bounds=(0.0, 1.0)), ValueError, "0 < m ≤ M; got"),
+        (lambda: PseudoConcave(ba, quant, bounds=("a", 1.0)), ValueError, "must be a tuple"),
+        (lambda: PseudoConcave(ba, quant, bounds=[1.0, 2.0]), ValueError, "must be a tuple"),
+        (lambda: PseudoConcave(negative_quant, quant), ValueError, "p_class must not be negative"),
+        (lambda: make_measure(with_default), TypeError, r"it takes \(P, N, p, theta, k=2.0\)"),
+        (lambda: make_measure(imports), ValueError, r"cannot be compiled .*test_custom.py, line"),
+        (lambda: make_measure(undefined), ValueError, r"test_custom.py, line \d+"),
+        (lambda: make_measure(formats), ValueError, "cannot be compiled by numba"),
     ],
 )
 def test_refusals(make, error, message):

@@ -5,6 +5,7 @@ import inspect
 import re
 
 import pytest
+from setuptools import find_packages
 
 import quapy_nemsis
 from tests.conftest import ROOT
@@ -96,6 +97,13 @@ def test_readme_commands_are_targets_of_the_makefile():
     readme = (ROOT / "README.md").read_text()
     for target in set(re.findall(r"\bmake ([a-z]+)", readme)):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_every_folder_is_packaged():
+    packages = set(find_packages(str(ROOT), include=["quapy_nemsis*"]))
+    folders = {path.parent for path in (ROOT / "quapy_nemsis").rglob("*.py")}
+    assert packages == {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert 'include = ["quapy_nemsis*"]' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_version_is_in_the_changelog():

@@ -14,6 +14,7 @@ from quapy.model_selection import GridSearchQ
 from quapy.protocol import APP, NPP, UPP
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import scale
 
 from quapy_nemsis import BAKLD, CAN, NEMSIS, SCAN, NEMSISClassifier
@@ -208,6 +209,12 @@ def test_bad_input_is_the_learners_to_explain(train):
         NEMSIS(eta0=-1).fit(X, y)
     with pytest.raises(ValueError, match="contains NaN"):
         NEMSIS().fit(np.full_like(X, np.nan), y)
+
+
+@pytest.mark.parametrize("method", [NEMSIS, SCAN, CAN])
+def test_unfitted(method, train):
+    with pytest.raises(NotFittedError, match=f"{method.__name__} instance is not fitted"):
+        method().predict(train[0])
 
 
 def test_string_labels(train):

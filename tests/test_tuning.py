@@ -1,6 +1,7 @@
 """Step sizes and radii that nobody has to choose, and posteriors."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -184,6 +185,25 @@ def test_posteriors_are_calibrated_under_imbalance(reward, share, stream):
     assert (np.diff(posterior[order, 1]) >= 0).all()
     near = LogisticRegression().fit(X, y).predict_proba(X)[:, 1]
     assert np.abs(posterior[:, 1] - near).mean() < 0.03
+
+
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_features_on_different_scales_are_pointed_out(container, call):
+    X, y = make_points(n=500)
+    X[:, 2] *= 1e4
+    with pytest.warns(UserWarning, match=r"feature 2 is about \S+e\+0[34] .*StandardScaler"):
+        getattr(NEMSISClassifier(random_state=0), call)(container(X), y)
+    X[:, 2] /= 1e4
+    X[:, 3] = 0.0
+    X[7, 4] = 30.0  # an outlier is not a scale
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(NEMSISClassifier(random_state=0), call)(container(X), y)
+        # Nor is a rare feature, as such or standardised.
+        rare = (np.arange(500) == 3).astype(float)
+        for column in (rare, (rare - rare.mean()) / rare.std()):
+            getattr(NEMSISClassifier(random_state=0), call)(np.column_stack([X, column]), y)
 
 
 def test_posterior_of_string_labels():

@@ -58,7 +58,7 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """Short name, accepted by `get_measure`.
+        """Short name; that of a built-in measure is accepted by `get_measure`.
 
         Examples
         --------

@@ -18,7 +18,7 @@ _INNER = ("x", "y")
 
 
 def _at(names: tuple[str, str], point: Any, p: float) -> str:
-    return f"{names[0]}={point[0]:.4g}, {names[1]}={point[1]:.4g}, p={p:g}"
+    return f"{names[0]}={point[0]:.3g}, {names[1]}={point[1]:.3g}, p={p:g}"
 
 
 def _call(function: Callable, what: str, names, point, p: float, theta: np.ndarray) -> Any:
@@ -41,14 +41,16 @@ def _number(function: Callable, what: str, names, point, p: float, theta: np.nda
 
 def _check_form(function: Callable, what: str, arguments: str, n_results: int) -> None:
     """Number of arguments, then whether numba can compile it and to what."""
-    try:
-        inspect.signature(function).bind(1.0, 1.0, 0.5, None)
-    except TypeError as error:
-        raise TypeError(f"{what} must take ({arguments}); it does not: {error}") from None
+    signature = inspect.signature(function)
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if kinds != [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 4:
+        raise TypeError(f"{what} must take ({arguments}); it takes {signature}")
     found = compiled_result(function, what)
     if found != n_results:
         form = "one number" if n_results == 1 else "two numbers, the partial derivatives"
-        raise TypeError(f"{what} must return {form}; numba finds that it returns {found}")
+        got = f"{found} numbers" if isinstance(found, int) else found
+        line = function.__code__.co_firstlineno
+        raise TypeError(f"{what} must return {form}; it returns {got} (line {line})")
 
 
 def _check_curvature(function, what, names, points, p, theta, sign: float) -> bool:
@@ -63,8 +65,8 @@ def _check_curvature(function, what, names, points, p, theta, sign: float) -> bo
         if sign * bend < -room:
             shape = "concave" if sign > 0 else "convex"
             raise ValueError(
-                f"{what} is not {shape}: between {names}=({a[0]:.4g}, {a[1]:.4g}) and "
-                f"({b[0]:.4g}, {b[1]:.4g}) at p={p:g} it {'sags' if sign > 0 else 'bulges'} by {abs(bend):.3g}"
+                f"{what} is not {shape}: halfway between ({', '.join(names)}) = ({a[0]:.3g}, {a[1]:.3g}) and "
+                f"({b[0]:.3g}, {b[1]:.3g}) at p={p:g} it {'sags' if sign > 0 else 'bulges'} by {abs(bend):.3g}"
             )
     return affine
 
@@ -109,12 +111,18 @@ def _check_rates(function, gradient, what, theta, h, sign) -> None:
                     )
 
 
-def check_nested(functions: tuple, gradients: tuple | None, theta: np.ndarray, h: float) -> bool:
+def check_nested(
+    functions: tuple,
+    gradients: tuple | None,
+    theta: np.ndarray,
+    h: float,
+    called: tuple[str, str, str],
+) -> bool:
     """Check Ψ, ζ₁, ζ₂; return whether Ψ is affine wherever the other two can take it."""
     psi, zeta1, zeta2 = functions
     d_psi, d_zeta1, d_zeta2 = gradients or (None, None, None)
-    _check_rates(zeta1, d_zeta1, "zeta1", theta, h, 1.0)
-    _check_rates(zeta2, d_zeta2, "zeta2", theta, h, 1.0)
+    _check_rates(zeta1, d_zeta1, called[1], theta, h, 1.0)
+    _check_rates(zeta2, d_zeta2, called[2], theta, h, 1.0)
     _check_form(psi, "psi", "x, y, p, theta", 1)
     if d_psi is not None:
         _check_form(d_psi, "the gradient of psi", "x, y, p, theta", 2)
@@ -142,12 +150,15 @@ def check_pseudo(
     d_class, d_quant = gradients or (None, None)
     _check_rates(p_class, d_class, "p_class", theta, h, 1.0)
     _check_rates(p_quant, d_quant, "p_quant", theta, h, -1.0)
+    numbers_given = isinstance(bounds, tuple) and all(isinstance(b, numbers.Real) for b in bounds)
     if bounds is not None and not (
-        isinstance(bounds, tuple) and len(bounds) == 2 and 0.0 < bounds[0] <= bounds[1]
+        numbers_given and len(bounds) == 2 and 0.0 < bounds[0] <= bounds[1]
     ):
-        raise ValueError(f"bounds must be (m, M) with 0 < m ≤ M; got {bounds!r}")
+        raise ValueError(f"bounds must be a tuple (m, M) with 0 < m ≤ M; got {bounds!r}")
     m, M = bounds or (0.0, np.inf)
     for p, point in itertools.product(_SHARES, _square(h, 1 - h)):
+        if _number(p_class, "p_class", _RATES, point, p, theta) < 0.0:
+            raise ValueError(f"p_class must not be negative; it is at {_at(_RATES, point, p)}")
         value = _number(p_quant, "p_quant", _RATES, point, p, theta)
         if not value > 0.0:
             raise ValueError(

@@ -8,6 +8,8 @@ Gradients are taken by central differences with h = 2⁻¹⁷ in compiled code, 
 1, so that roots and logarithms have one at the edges too (ε = 1/(2t): rates of t points are known no finer). Or give
 them, as functions of the same arguments that return the two partial derivatives: they are checked against the values,
 and called at the rates as they are.
+
+Functions are checked on a grid of rates, at four shares of positives: enough to catch a mistake, no proof.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from numba import cloudpickle
-from numba.extending import register_jitable
+from numba.extending import overload, register_jitable
 
 from quapy_nemsis.measures.base import Measure, NestedMeasure, PseudoMeasure, is_number
 from quapy_nemsis.measures.checks import check_nested, check_pseudo
@@ -30,28 +32,51 @@ _H = 2.0**-17
 # --------------------------------------------------------------------------- from functions to what kernels call
 
 
-def fingerprint(function: Any) -> Any:
+def _names(code: types.CodeType) -> set[str]:
+    """Names of globals that a code object or one inside it may use."""
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    return set(code.co_names).union(*(_names(const) for const in inner))
+
+
+def _frozen(function: types.FunctionType) -> types.FunctionType:
+    """A copy with the globals it uses as they are now, so that the measure stays what it was when it was made."""
+    used = {
+        name: value
+        for name, value in function.__globals__.items()
+        if name in _names(function.__code__)
+    }
+    used["__name__"] = function.__module__
+    used["__builtins__"] = function.__globals__.get("__builtins__", __builtins__)
+    copy = types.FunctionType(
+        function.__code__, used, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__module__ = function.__module__
+    return copy
+
+
+def fingerprint(thing: Any) -> Any:
     """A hashable value that is equal for functions which compute the same, however they got here.
 
     A function that was sent to another process is another object there each time; with this as a key it is compiled
     once.
     """
-    if isinstance(function, types.FunctionType):
-        code = function.__code__
-        cells = [cell.cell_contents for cell in function.__closure__ or ()]
-        names = [function.__globals__.get(name) for name in code.co_names]
-        parts = (*cells, *names, *(function.__defaults__ or ()))
-        inner = tuple(const for const in code.co_consts if not isinstance(const, types.CodeType))
-        return (code.co_code, repr(inner), code.co_names, tuple(fingerprint(x) for x in parts))
-    if isinstance(function, (tuple, list)):
-        return tuple(fingerprint(x) for x in function)
-    if isinstance(function, types.ModuleType):
-        return function.__name__
+    if isinstance(thing, types.FunctionType):
+        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
+        names = sorted(_names(thing.__code__))
+        used = [thing.__globals__.get(name) for name in names]
+        parts = (thing.__code__, cells, names, used, list(thing.__defaults__ or ()))
+        return tuple(fingerprint(part) for part in parts)
+    if isinstance(thing, types.CodeType):
+        return (thing.co_code, thing.co_names, fingerprint(list(thing.co_consts)))
+    if isinstance(thing, (tuple, list)):
+        return tuple(fingerprint(part) for part in thing)
+    if isinstance(thing, types.ModuleType):
+        return thing.__name__
     try:
-        hash(function)
+        hash(thing)
     except TypeError:
-        return id(function)
-    return (type(function).__name__, function)
+        return id(thing)
+    return (type(thing).__name__, repr(thing) if isinstance(thing, float) else thing)
 
 
 _jitable: dict[Any, Callable] = {}
@@ -73,15 +98,28 @@ def _inside(rate, eps):
 
 
 def _finite(f: Callable) -> Callable:
-    """Values of f; where not finite, those at the nearest point where differences are taken."""
+    """Values of f at rates in [0, 1]; where it has none, those at the nearest point where differences are taken."""
 
     def value(P, N, p, eps, theta):
+        P, N = min(max(P, 0.0), 1.0), min(max(N, 0.0), 1.0)
+        try:
+            exact = f(P, N, p, theta)
+        except (ArithmeticError, ValueError):
+            exact = math.nan
+        if not isinstance(exact, complex) and math.isfinite(exact):
+            return exact
+        return f(_inside(P, eps), _inside(N, eps), p, theta)
+
+    # Compiled code does not raise, but returns inf or nan.
+    def compiled(P, N, p, eps, theta):
+        P, N = min(max(P, 0.0), 1.0), min(max(N, 0.0), 1.0)
         exact = f(P, N, p, theta)
         if math.isfinite(exact):
             return exact
         return f(_inside(P, eps), _inside(N, eps), p, theta)
 
-    return register_jitable(value)
+    overload(value)(lambda P, N, p, eps, theta: compiled)
+    return value
 
 
 def _without_eps(f: Callable) -> Callable:
@@ -169,6 +207,7 @@ def _build_pseudo(p_class, p_quant, gradients) -> tuple[Callable, Callable]:
 class _Custom(Measure):
     """What both kinds share: immutable, compared and pickled by their functions and parameters."""
 
+    key = "custom"
     cacheable = False
 
     def _hold(self, functions, parameters, gradients, name, formula, **more) -> None:
@@ -180,6 +219,13 @@ class _Custom(Measure):
             "formula": formula,
             **more,
         }
+        parts["_identity"] = (
+            type(self).__name__,
+            name,
+            parameters,
+            fingerprint(functions),
+            fingerprint(gradients or ()),
+        )
         for key, value in parts.items():
             object.__setattr__(self, key, value)
 
@@ -196,20 +242,11 @@ class _Custom(Measure):
         """The name given."""
         return self._name
 
-    def _identity(self) -> tuple:
-        return (
-            type(self).__name__,
-            self._name,
-            self._parameters,
-            fingerprint(self._functions),
-            fingerprint(self._gradients_given or ()),
-        )
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Custom) and self._identity() == other._identity()
+        return isinstance(other, _Custom) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._identity())
+        return hash(self._identity)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, parameters={self._parameters})"
@@ -231,7 +268,7 @@ class NestedConcave(_Custom, NestedMeasure):
     Parameters
     ----------
     psi : callable
-        Ψ(x, y, p, theta), concave.
+        Ψ(x, y, p, theta), concave; it should grow with x and y, or the whole need not be concave.
     zeta1, zeta2 : callable
         ζ₁(P, N, p, theta) and ζ₂(P, N, p, theta), concave.
     parameters : sequence of float, default=()
@@ -269,10 +306,14 @@ class NestedConcave(_Custom, NestedMeasure):
         name: str = "custom",
         formula: str = "Ψ(ζ₁(P, N), ζ₂(P, N))",
     ):
-        functions = tuple(_plain(f, n) for f, n in zip((psi, zeta1, zeta2), _NESTED, strict=True))
-        gradients = _plain_gradients(gradients, _NESTED)
+        self._make((psi, zeta1, zeta2), parameters, gradients, name, formula, _NESTED)
+
+    def _make(self, functions, parameters, gradients, name, formula, called) -> None:
+        """Check, with what the functions are called in messages, and assemble."""
+        functions = tuple(_plain(f, n) for f, n in zip(functions, called, strict=True))
+        gradients = _plain_gradients(gradients, called)
         parameters = _numbers(parameters)
-        affine = check_nested(functions, gradients, np.array(parameters or (0.0,)), _H)
+        affine = check_nested(functions, gradients, np.array(parameters or (0.0,)), _H, called)
         self._assemble(functions, parameters, gradients, name, formula, affine)
 
     def _assemble(self, functions, parameters, gradients, name, formula, affine) -> None:
@@ -291,7 +332,7 @@ class PseudoConcave(_Custom, PseudoMeasure):
     Parameters
     ----------
     p_class : callable
-        P_class(P, N, p, theta), concave.
+        P_class(P, N, p, theta), concave and not negative.
     p_quant : callable
         P_quant(P, N, p, theta), convex and positive.
     parameters : sequence of float, default=()
@@ -395,20 +436,13 @@ def make_measure(
     >>> measure.value(P=1.0, N=0.5, p=0.3)
     0.9
     """
-    if gradient is None and not callable(function):
-        raise TypeError(f"function must be callable; got {function!r}")
     gradients = None
     if gradient is not None:
         gradients = (_identity_psi_gradient, gradient, _nothing_gradient)
-    return NestedConcave(
-        _identity_psi,
-        function,
-        _nothing,
-        parameters,
-        gradients=gradients,
-        name=name,
-        formula=formula,
-    )
+    measure = object.__new__(NestedConcave)
+    functions = (_identity_psi, function, _nothing)
+    measure._make(functions, parameters, gradients, name, formula, ("psi", "the function", "zeta2"))
+    return measure
 
 
 def _plain(function: Any, name: str) -> Callable:
@@ -416,7 +450,7 @@ def _plain(function: Any, name: str) -> Callable:
     function = getattr(function, "py_func", function)
     if not isinstance(function, types.FunctionType):
         raise TypeError(f"{name} must be a Python function; got {function!r}")
-    return function
+    return _frozen(function)
 
 
 def _plain_gradients(gradients: Any, names: tuple[str, ...]) -> tuple[Callable, ...] | None:
