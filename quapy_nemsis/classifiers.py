@@ -156,9 +156,10 @@ class OnlineClassifier(LinearClassifier):
                 )
         self.history_ = {column: [] for column in HISTORY}
         self._keep(state, records, settings, classes)
-        # Models of a few hundred rows differ too much from each other to calibrate one on scores of another.
-        if self._tuned is None or len(self._tuned.scores) < 1000:
-            sample = rng.permutation(len(positive))[:_RECENT]
+        # Scores of held-out rows come from other models than the one kept, scores of training rows from this one. Where
+        # rows are many for each feature these are the better guide, where they are few they are too good to be true.
+        if self._tuned is None or X.shape[0] >= 10 * X.shape[1]:
+            sample = rng.permutation(len(positive))[: 5 * _RECENT]
             self._recent = self._scores(X[sample]), positive[sample]
         else:
             self._recent = self._tuned.scores, self._tuned.positive
@@ -422,10 +423,10 @@ class NEMSISClassifier(NEMSISParameters, OnlineClassifier):
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Posterior probabilities at the prevalence of the training data.
 
-        A sigmoid σ(A·f(x) + B) of the score, fitted (Platt) to scores of rows that were held out for tuning, that a
-        stream brought before they were learned, or, where there are too few of either, of training rows. With the
-        logistic reward and constant class weights ω⁺, ω⁻ it would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence, and
-        a step size that is best for the measure need not converge in scale. `predict` follows the score, not the
+        A sigmoid σ(A·f(x) + B) of the score, fitted (Platt) to scores of training rows; where there are fewer than ten
+        rows per feature, of rows held out for tuning; in a stream, of the latest points before they were learned. With
+        the logistic reward and constant class weights ω⁺, ω⁻ it would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence,
+        and a step size that is best for the measure need not converge in scale. `predict` follows the score, not the
         posterior: it optimises the measure.
 
         Parameters
