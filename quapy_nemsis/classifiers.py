@@ -159,7 +159,8 @@ class OnlineClassifier(LinearClassifier):
         # Scores of held-out rows come from other models than the one kept, scores of training rows from this one. Where
         # rows are many for each feature these are the better guide, where they are few they are too good to be true.
         if self._tuned is None or X.shape[0] >= 10 * X.shape[1]:
-            sample = rng.permutation(len(positive))[: 5 * _RECENT]
+            size = _RECENT if self._tuned is None else 5 * _RECENT
+            sample = rng.integers(len(positive), size=min(size, len(positive)))
             self._recent = self._scores(X[sample]), positive[sample]
         else:
             self._recent = self._tuned.scores, self._tuned.positive
