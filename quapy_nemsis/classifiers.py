@@ -211,8 +211,13 @@ class OnlineClassifier(LinearClassifier):
                     "set them back, or call fit to start anew"
                 )
             state = self._state.copy()
-            if not isinstance(state, Race) and self.eta0 == AUTO:
-                settings = replace(settings, eta0=self.eta0_, radius=self.radius_)
+            if isinstance(state, Race) and self.eta0 != AUTO:
+                state = state.states[state.best]
+            if not isinstance(state, Race):
+                # What was chosen before stays.
+                eta0 = self.eta0_ if self.eta0 == AUTO else settings.eta0
+                radius = self.radius_ if self.radius == AUTO else settings.radius
+                settings = replace(settings, eta0=eta0, radius=radius)
         strange = np.setdiff1d(distinct(y), known)
         if len(strange):
             raise ValueError(
@@ -278,16 +283,16 @@ class OnlineClassifier(LinearClassifier):
         try:
             tuned = tune(X, positive, settings, self._state_type, pairs, self.n_passes, rng)
         except FloatingPointError:
-            self._refuse(X, 0, settings)
+            self._refuse(X, 0)
         self._tuned = tuned
         return tuned.settings
 
-    def _refuse(self, X: Any, t: int, settings: Settings) -> None:
+    def _refuse(self, X: Any, t: int) -> None:
         """Say why the weights are not finite: because X is not, or because they diverged."""
         assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
         raise ValueError(
-            f"the weights became infinite or NaN near sample {t + 1}: scale the features "
-            f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {settings.eta0!r})"
+            f"the weights became infinite or NaN after sample {t}: scale the features "
+            f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {self.eta0!r})"
         )
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -310,8 +315,9 @@ class OnlineClassifier(LinearClassifier):
             upto = len(order)
             if self.record_every is not None:
                 upto = min(upto, done + self.record_every - state.t % self.record_every)
+            seen = state.t
             if not state.walk(rows, positive, order[done:upto], settings):
-                self._refuse(X, done, settings)
+                self._refuse(X, seen)
             done = upto
             if self.record_every is not None and state.t % self.record_every == 0:
                 value = state.value(settings.measure)
@@ -511,7 +517,7 @@ class SCANClassifier(SCANParameters, OnlineClassifier):
     ----------
     levels_ : ndarray of shape (n_epochs,)
         The level after each finished epoch.
-    classes_, coef_, intercept_, n_features_in_, t_, history_
+    classes_, coef_, intercept_, n_features_in_, t_, eta0_, radius_, tuning_, history_
         As for `NEMSISClassifier`; `t_` counts the points of level phases too.
 
     Examples

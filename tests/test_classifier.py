@@ -293,7 +293,7 @@ def same(learner, weights):
         (X, np.where(Y, 1, 5), None, r"labels \[5\] that are not among the classes \[0, 1\]"),
         (X, Y.astype(int), [0, 1, 2], "differ from those of the first call"),
         (spoiled(np.nan), Y.astype(int), None, "contains NaN"),
-        (X * 1e200, Y.astype(int), None, "infinite or NaN near sample .*scale the features"),
+        (X * 1e200, Y.astype(int), None, "infinite or NaN after sample .*scale the features"),
     ],
 )
 def test_a_bad_chunk_loses_nothing(rows, labels, classes, message):

@@ -121,6 +121,23 @@ def test_a_race_in_a_stream(learner):
     np.testing.assert_array_equal(whole.coef_, alone.coef_)
 
 
+def test_what_was_chosen_stays():
+    """A stream that goes on after `fit`, and a step size that is given in the middle of a race."""
+    X, y = make_points(n=2000)
+    learner = NEMSISClassifier(eta0=0.5, shuffle=False, n_passes=1, random_state=0).fit(X, y)
+    given = NEMSISClassifier(eta0=0.5, radius=learner.radius_, shuffle=False, n_passes=1)
+    given.fit(X, y).partial_fit(X, y)
+    np.testing.assert_array_equal(learner.partial_fit(X, y).coef_, given.coef_)
+    race = NEMSISClassifier().partial_fit(X, y)
+    best = copy.deepcopy(race._state.states[race._state.best])
+    race.set_params(eta0=0.01).partial_fit(X, y)
+    assert race.eta0_ == 0.01
+    assert race.t_ == 4000
+    assert best.t == 2000
+    race.partial_fit(X, y)
+    assert race.t_ == 6000
+
+
 def test_a_race_drops_halves():
     X, y = make_points(n=20_000)
     learner = NEMSISClassifier("q")
