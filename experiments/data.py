@@ -29,6 +29,11 @@ def from_npz(folder: Path, name: str) -> tuple[Any, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"no data set {name!r}: {path} does not exist")
     with np.load(path) as parts:
+        if "y" not in parts or not ("X" in parts or "indptr" in parts):
+            raise ValueError(
+                f"{path} must hold y and X, or y and the CSR parts data, indices, indptr, shape; "
+                f"it holds {sorted(parts)}"
+            )
         y = parts["y"]
         if "X" in parts:
             return np.ascontiguousarray(parts["X"], dtype=np.float32), y

@@ -87,6 +87,9 @@ def test_ties_of_a_count_are_broken_by_ba():
     assert ranking[2] == -np.inf
     assert np.argmax(judgement.values(NegKLD())) in (0, 1)
     assert np.argmax(judgement.ranking(QMeasure())) == 1
+    error, deviation = Judgement(2.0, 2.0, np.array([2.0]), np.array([1.0])).count_errors()
+    assert error[0] == 0.25
+    assert deviation[0] == pytest.approx(np.std([0, 0, 1, 0]) / 2)
 
 
 def test_candidates_that_diverge_do_no_harm():
