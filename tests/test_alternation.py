@@ -20,7 +20,7 @@ from quapy_nemsis import (
 )
 from tests.conftest import make_points
 from tests.reference import alternation as reference
-from tests.test_convergence import objective, population
+from tests.test_convergence import SIZES, THEORY, gaps_to, population
 
 # The references take a step size and a radius: nothing is left to be chosen.
 NEMSISClassifier = partial(NEMSISClassifier, eta0=0.1, radius=np.inf)
@@ -201,30 +201,11 @@ def test_theorem_4():
     X, y = population()
     measure = CQReward()
     optimum = CANClassifier(measure, tol=1e-9).fit(X, y).levels_[-1]
-    sizes = [250, 1000, 4000, 16000, 64000]
-    gaps = np.zeros(len(sizes))
-    seeds = 10
-    for seed in range(seeds):
-        stream = np.random.default_rng(seed).integers(len(y), size=sizes[-1])
-        learner = SCANClassifier(
-            measure,
-            reward="logistic",
-            estimates="surrogate",
-            reward_bound=100.0,
-            average="all",
-            eta0=1.0,
-            monotone=False,
-        )
-        start = 0
-        for i, stop in enumerate(sizes):
-            part = stream[start:stop]
-            learner.partial_fit(X[part], y[part])
-            start = stop
-            value = objective(measure, X, y, learner.coef_[0], learner.intercept_[0])
-            gaps[i] += (optimum - value) / seeds
+    learner = SCANClassifier(measure, **THEORY)
+    gaps, last = gaps_to(optimum, learner, measure, X, y, SIZES)
     assert (gaps > -1e-9).all()
-    assert np.polyfit(np.log(sizes), np.log(gaps), 1)[0] <= -0.35
-    assert learner.levels_[-1] == pytest.approx(optimum, abs=0.01)
+    assert np.polyfit(np.log(SIZES), np.log(gaps), 1)[0] <= -0.35
+    assert last.levels_[-1] == pytest.approx(optimum, abs=0.01)
 
 
 def test_can_warns_when_it_stops_early():

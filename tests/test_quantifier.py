@@ -46,15 +46,15 @@ def train():
 
 
 @pytest.fixture(scope="module")
-def test():
+def unseen():
     X, y = make_points(n=3000, share=0.5, seed=1, noise=0.5)
     return LabelledCollection(X, y.astype(int), classes=[0, 1])
 
 
-def protocol(kind, test):
+def protocol(kind, unseen):
     if kind is APP:
-        return APP(test, sample_size=SIZE, n_prevalences=11, repeats=5, random_state=0)
-    return kind(test, sample_size=SIZE, repeats=40, random_state=0)
+        return APP(unseen, sample_size=SIZE, n_prevalences=11, repeats=5, random_state=0)
+    return kind(unseen, sample_size=SIZE, repeats=40, random_state=0)
 
 
 def test_is_an_aggregative_quantifier_that_counts(train):
@@ -85,30 +85,30 @@ def test_parameters_are_the_classifiers():
 
 @pytest.mark.parametrize("kind", [APP, NPP, UPP])
 @pytest.mark.parametrize("quantifier", QUANTIFIERS, ids=str)
-def test_protocols_and_reports(kind, quantifier, train, test):
+def test_protocols_and_reports(kind, quantifier, train, unseen):
     quantifier = clone(quantifier).fit(*train)
     reports = [
         qp.evaluation.evaluation_report(
-            quantifier, protocol(kind, test), error_metrics=["mae", "mkld"], aggr_speedup=speedup
+            quantifier, protocol(kind, unseen), error_metrics=["mae", "mkld"], aggr_speedup=speedup
         )
         for speedup in ("force", False)
     ]
-    assert len(reports[0]) == protocol(kind, test).total()
+    assert len(reports[0]) == protocol(kind, unseen).total()
     np.testing.assert_allclose(reports[0]["mae"], reports[1]["mae"])
     assert reports[0]["mae"].mean() < 0.1
     # The same as counting the classifier's labels with QuaPy's own CC.
     reference = CC(quantifier.learner(**quantifier.get_params())).fit(*train)
-    score = qp.evaluation.evaluate(reference, protocol(kind, test), "mae")
+    score = qp.evaluation.evaluate(reference, protocol(kind, unseen), "mae")
     assert reports[0]["mae"].mean() == pytest.approx(score)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize(("quantifier", "grid"), GRIDS, ids=str)
-def test_grid_search_reaches_the_learner(quantifier, grid, n_jobs, train, test):
+def test_grid_search_reaches_the_learner(quantifier, grid, n_jobs, train, unseen):
     search = GridSearchQ(
         quantifier,
         grid,
-        protocol(APP, test),
+        protocol(APP, unseen),
         error="mae",
         refit=False,
         n_jobs=n_jobs,
@@ -119,17 +119,17 @@ def test_grid_search_reaches_the_learner(quantifier, grid, n_jobs, train, test):
     assert len(set(np.round(scores, 10))) >= 4  # a silent no-op would make them all equal
     best = search.best_params_
     fresh = clone(quantifier).set_params(**best).fit(*train)
-    assert qp.evaluation.evaluate(fresh, protocol(APP, test), "mae") == search.best_score_
+    assert qp.evaluation.evaluate(fresh, protocol(APP, unseen), "mae") == search.best_score_
     np.testing.assert_array_equal(search.best_model().classifier.coef_, fresh.classifier.coef_)
 
 
 @pytest.mark.parametrize("method", [CC, ACC, PACC, EMQ, HDy])
 @pytest.mark.filterwarnings("ignore:The learner NEMSISClassifier does not seem:UserWarning")
-def test_classifier_under_quapys_methods(method, train, test):
+def test_classifier_under_quapys_methods(method, train, unseen):
     search = GridSearchQ(
         method(NEMSISClassifier("ba", random_state=0)),
         {"classifier__eta0": [1e-9, 0.1]},
-        protocol(APP, test),
+        protocol(APP, unseen),
         error="mae",
         refit=False,
         raise_errors=True,
@@ -157,15 +157,15 @@ def test_one_vs_all(binary, n_jobs):
 
 @pytest.mark.parametrize("policy", ["ave", "ptr"])
 @pytest.mark.parametrize("quantifier", QUANTIFIERS, ids=str)
-def test_ensemble(quantifier, policy, train, test):
+def test_ensemble(quantifier, policy, train, unseen):
     estimates = []
     for n_jobs in (1, 2):
         with qp.util.temp_seed(0):
             ensemble = Ensemble(
                 clone(quantifier), size=6, red_size=3, policy=policy, n_jobs=n_jobs
             ).fit(*train)
-        estimates.append(ensemble.predict(test.X))
-    assert np.abs(estimates[0] - test.prevalence()).max() < 0.15
+        estimates.append(ensemble.predict(unseen.X))
+    assert np.abs(estimates[0] - unseen.prevalence()).max() < 0.15
 
 
 @pytest.mark.parametrize("quantifier", QUANTIFIERS, ids=str)
