@@ -285,6 +285,11 @@ class OnlineClassifier(LinearClassifier):
         except FloatingPointError:
             self._refuse(X, 0)
         self._tuned = tuned
+        if self.verbose:
+            print(
+                f"{type(self).__name__}: eta0 {tuned.settings.eta0:.4g}, radius {tuned.settings.radius:.4g} "
+                f"chosen out of {len(pairs)} pairs"
+            )
         return tuned.settings
 
     def _refuse(self, X: Any, t: int) -> None:
@@ -387,7 +392,7 @@ class NEMSISClassifier(NEMSISParameters, OnlineClassifier):
     record_every : int or None, default=None
         Append to `history_` every so many samples.
     verbose : int, default=0
-        Print a line per pass of `fit`.
+        Print what was chosen, and a line per pass of `fit`.
 
     Attributes
     ----------
@@ -511,7 +516,7 @@ class SCANClassifier(SCANParameters, OnlineClassifier):
     record_every : int or None, default=None
         Append to `history_` every so many samples.
     verbose : int, default=0
-        Print a line per pass of `fit`.
+        Print what was chosen, and a line per pass of `fit`.
 
     Attributes
     ----------

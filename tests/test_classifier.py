@@ -191,8 +191,9 @@ def test_verbose(capsys):
     X, y = make_points()
     NEMSISClassifier("bakld:0.3", n_passes=2, verbose=1, random_state=0).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert re.match(r"NEMSISClassifier: pass 2/2, 800 samples, bakld:0.3 0\.\d+, P ", lines[1])
+    assert len(lines) == 3
+    assert re.match(r"NEMSISClassifier: eta0 \S+, radius \S+ chosen out of 16 pairs", lines[0])
+    assert re.match(r"NEMSISClassifier: pass 2/2, 800 samples, bakld:0.3 0\.\d+, P ", lines[2])
 
 
 def test_monotone_steps_never_spoil_a_point():
