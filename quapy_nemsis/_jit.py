@@ -23,6 +23,7 @@ from numba.extending import intrinsic, register_jitable
 
 real = types.float64
 reals = types.Array(types.float64, 1, "C")
+tables = types.Array(types.float64, 2, "C")
 
 #: Set to "0" to compile in every process and keep nothing on disk.
 CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,6 +19,8 @@ from quapy_nemsis._kernels import nemsis as k
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure
 
 AVERAGES: dict[str, int] = {"last": k.LAST, "all": k.ALL, "suffix": k.SUFFIX}
+# Points taken by learners below which threads cost more than they gain.
+_WORTH_THREADS = 20_000
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,30 @@ class ScanSettings(Settings):
     def level_length(self, epoch: int) -> int:
         """Points of the level phase, s'_e."""
         return max(1, round(self.level_share * self.learning_length(epoch)))
+
+
+@contextmanager
+def together(parts: list[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
+    """Tables with one row per learner; what is written to them goes back to the learners' own arrays."""
+    if len(parts) == 1:
+        yield [array[np.newaxis] for array in parts[0]]
+        return
+    tables = [np.stack(arrays) for arrays in zip(*parts, strict=True)]
+    yield tables
+    for k, arrays in enumerate(parts):
+        for array, table in zip(arrays, tables, strict=True):
+            array[:] = table[k]
+
+
+def _in_threads(work: Callable[[slice], np.ndarray], n_learners: int, n_points: int) -> np.ndarray:
+    """Divide learners among threads, if there is enough to do; their results joined."""
+    n_threads = min(os.cpu_count() or 1, n_learners)
+    if n_threads == 1 or n_learners * n_points < _WORTH_THREADS:
+        return work(slice(0, n_learners))
+    edges = np.linspace(0, n_learners, n_threads + 1).round().astype(int)
+    groups = [slice(a, b) for a, b in pairwise(edges)]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return np.concatenate(list(pool.map(work, groups)))
 
 
 @dataclass
@@ -107,39 +138,65 @@ class State:
         self, rows: tuple, positive: np.ndarray, order: np.ndarray, settings: Settings
     ) -> bool:
         """Take the rows in the given order; False if the weights ceased to be finite on the way."""
-        measure = settings.measure
-        theta = measure.theta
-        duals = np.zeros(THETA + len(theta))
-        duals[THETA:] = theta
+        return self.walk_together([self], rows, positive, order, [settings])[0]
+
+    @classmethod
+    def walk_together(
+        cls,
+        states: list[State],
+        rows: tuple,
+        positive: np.ndarray,
+        order: np.ndarray,
+        settings: list[Settings],
+    ) -> list[bool]:
+        """Let several learners take the same rows, reading each row once per processor; for each, whether it stayed finite.
+
+        They may differ in step size, radius and parameters of the measure. What each learns is what it would alone.
+        """
+        common = settings[0]
+        measure = common.measure
         callback = duals_callback(
             measure._gradient,
             None if measure.affine else measure._values,
-            len(theta),
+            len(measure.theta),
             measure.cacheable,
         )
+
+        def learn(group: slice) -> np.ndarray:
+            several, chosen = states[group], settings[group]
+            duals = np.zeros((len(several), THETA + len(measure.theta)))
+            duals[:, THETA:] = [candidate.measure.theta for candidate in chosen]
+            taken = np.zeros(len(several), dtype=np.int64)
+            with together([(s.v, s.lag, s.before, s.scalars) for s in several]) as tables:
+                k.nemsis(
+                    rows,
+                    positive,
+                    order,
+                    callback.address,
+                    duals,
+                    measure.affine,
+                    common.reward,
+                    common.counts,
+                    common.monotone,
+                    np.array([candidate.eta0 for candidate in chosen], dtype=float),
+                    np.array([candidate.radius for candidate in chosen], dtype=float),
+                    common.reward_bound,
+                    common.fit_intercept,
+                    common.average,
+                    *tables,
+                    taken,
+                )
+            return taken
+
         begin = time.perf_counter()
-        taken = k.nemsis(
-            rows,
-            positive,
-            order,
-            callback.address,
-            duals,
-            measure.affine,
-            settings.reward,
-            settings.counts,
-            settings.monotone,
-            settings.eta0,
-            settings.radius,
-            settings.reward_bound,
-            settings.fit_intercept,
-            settings.average,
-            self.v,
-            self.lag,
-            self.before,
-            self.scalars,
-        )
-        self.seconds += time.perf_counter() - begin
-        return taken == len(order) and self.is_finite()
+        taken = _in_threads(learn, len(states), len(order))
+        seconds = time.perf_counter() - begin
+        for state in states:
+            state.seconds += seconds
+        return [
+            bool(count == len(order) and state.is_finite())
+            for count, state in zip(taken, states, strict=True)
+        ]
 
     def is_finite(self) -> bool:
         """Whether every number of the state is finite."""
@@ -194,42 +251,67 @@ class ScanState(State):
         """Number of points seen, in both kinds of phases."""
         return self.steps + self.judged
 
-    def walk(
-        self, rows: tuple, positive: np.ndarray, order: np.ndarray, settings: ScanSettings
-    ) -> bool:
-        """Take the rows in the given order, through as many phases as they fill."""
+    @classmethod
+    def walk_together(
+        cls,
+        states: list[ScanState],
+        rows: tuple,
+        positive: np.ndarray,
+        order: np.ndarray,
+        settings: list[ScanSettings],
+    ) -> list[bool]:
+        """Take the rows in the given order, through as many phases as they fill; all are in the same phase."""
+        fine = [True] * len(states)
         done = 0
-        while done < len(order):
-            part = order[done : done + self.left]
-            phase = self._learn if self.learning else self._judge
-            if not phase(rows, positive, part, settings):
-                return False
+        while done < len(order) and any(fine):
+            alive = [i for i, stays in enumerate(fine) if stays]
+            going, chosen = [states[i] for i in alive], [settings[i] for i in alive]
+            part = order[done : done + going[0].left]
+            if going[0].learning:
+                at_level = [
+                    replace(candidate, measure=candidate.measure.valuation(state.level))
+                    for state, candidate in zip(going, chosen, strict=True)
+                ]
+                stayed = super().walk_together(going, rows, positive, part, at_level)
+            else:
+                stayed = cls._judge_together(going, rows, positive, part, chosen[0])
             done += len(part)
-            self.left -= len(part)
-            if self.left == 0:
-                self._turn(settings)
-        return True
+            for i, stays in zip(alive, stayed, strict=True):
+                fine[i] = stays
+                states[i].left -= len(part)
+                if stays and states[i].left == 0:
+                    states[i]._turn(settings[i])
+        return fine
 
-    def _learn(self, rows, positive, part, settings: ScanSettings) -> bool:
-        valuation = settings.measure.valuation(self.level)
-        return super().walk(rows, positive, part, replace(settings, measure=valuation))
+    @staticmethod
+    def _judge_together(
+        states: list[ScanState], rows, positive, part, settings: ScanSettings
+    ) -> list[bool]:
+        def judge(group: slice) -> np.ndarray:
+            several = states[group]
+            taken = np.zeros(len(several), dtype=np.int64)
+            with together([(s.weights, s.sums) for s in several]) as (weights, sums):
+                lv.level(
+                    rows,
+                    positive,
+                    part,
+                    settings.reward,
+                    settings.counts,
+                    settings.reward_bound,
+                    weights,
+                    np.array([state.intercept for state in several]),
+                    sums,
+                    taken,
+                )
+            return taken
 
-    def _judge(self, rows, positive, part, settings: ScanSettings) -> bool:
         begin = time.perf_counter()
-        taken = lv.level(
-            rows,
-            positive,
-            part,
-            settings.reward,
-            settings.counts,
-            settings.reward_bound,
-            self.weights,
-            self.intercept,
-            self.sums,
-        )
-        self.seconds += time.perf_counter() - begin
-        self.judged += taken
-        return taken == len(part)
+        taken = _in_threads(judge, len(states), len(part))
+        seconds = time.perf_counter() - begin
+        for count, state in zip(taken, states, strict=True):
+            state.seconds += seconds
+            state.judged += int(count)
+        return [bool(count == len(part)) for count in taken]
 
     def _turn(self, settings: ScanSettings) -> None:
         """From a phase to the next."""

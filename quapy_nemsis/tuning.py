@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,34 +142,33 @@ def tune(
     tries = [replace(settings, eta0=eta0, radius=radius) for eta0, radius in pairs]
     passes = min(n_passes, 3 if small else 2)
 
-    def learn(task: tuple[Settings, list[np.ndarray]]) -> tuple[np.ndarray, float] | None:
-        candidate, orders = task
-        state = state_type.start(X.shape[1], candidate)
-        if all(state.walk(rows, positive, order, candidate) for order in orders):
-            return state.model(candidate.average)
-        return None
-
     hits_pos, hits_neg = np.zeros(len(tries)), np.zeros(len(tries))
     failed = np.zeros(len(tries), dtype=bool)
     all_scores, all_positive = [], []
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for fold in range(n_folds):
-            held = np.zeros(len(used), dtype=bool)
-            held[fold::_FIFTHS] = True
-            train, judged = used[~held], used[held]
-            orders = [rng.permutation(train) for _ in range(passes)]
-            models = list(pool.map(learn, [(candidate, orders) for candidate in tries]))
-            X_judged, y = X[judged], positive[judged]
-            scores = np.zeros((len(judged), len(tries)))
-            for k, model in enumerate(models):
-                if model is None:
-                    failed[k] = True
-                else:
-                    scores[:, k] = X_judged @ model[0] + model[1]
-            hits_pos += (scores[y] > 0).sum(axis=0)
-            hits_neg += (scores[~y] <= 0).sum(axis=0)
-            all_scores.append(scores)
-            all_positive.append(y)
+    for fold in range(n_folds):
+        held = np.zeros(len(used), dtype=bool)
+        held[fold::_FIFTHS] = True
+        train, judged = used[~held], used[held]
+        states = [state_type.start(X.shape[1], candidate) for candidate in tries]
+        for _ in range(passes):
+            order = rng.permutation(train)
+            alive = np.flatnonzero(~failed)
+            if not len(alive):
+                raise FloatingPointError
+            failed[alive] = np.logical_not(
+                state_type.walk_together(
+                    [states[k] for k in alive], rows, positive, order, [tries[k] for k in alive]
+                )
+            )
+        X_judged, y = X[judged], positive[judged]
+        scores = np.zeros((len(judged), len(tries)))
+        for k in np.flatnonzero(~failed):
+            weights, intercept = states[k].model(settings.average)
+            scores[:, k] = X_judged @ weights + intercept
+        hits_pos += (scores[y] > 0).sum(axis=0)
+        hits_neg += (scores[~y] <= 0).sum(axis=0)
+        all_scores.append(scores)
+        all_positive.append(y)
     if failed.all():
         raise FloatingPointError
     y = np.concatenate(all_positive)
@@ -228,8 +225,12 @@ class Race:
                 )
             mark = 1 << self.t.bit_length()
             part = order[done : done + mark - self.t]
-            for k in self.alive:
-                if not self.states[k].walk(rows, positive, part, self.tries[k]):
+            alive = self.alive
+            going = [self.states[k] for k in alive]
+            tries = [self.tries[k] for k in alive]
+            stayed = going[0].walk_together(going, rows, positive, part, tries)
+            for k, stays in zip(alive, stayed, strict=True):
+                if not stays:
                     self.states[k] = None
             if not self.alive:
                 return False

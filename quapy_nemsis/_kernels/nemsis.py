@@ -1,6 +1,9 @@
 """The NEMSIS step (Algorithm 1 of the paper), one point at a time, over rows in any given order.
 
-The state between two points is four arrays, so that a stream can be cut anywhere:
+Any number of learners that differ in step size, radius or parameters of the measure walk together: each takes a block
+of rows in turn, so that a row comes from memory once and from the cache for all but the first.
+
+The state of a learner between two points is four arrays, so that a stream can be cut anywhere:
 
 * ``v``: the weights without their scale, w = scale·v. A projection changes the scale only.
 * ``lag``, ``before``: sums for the averaged model, see below.
@@ -22,6 +25,7 @@ import math
 
 import numpy as np
 from numba import types
+from numba.extending import register_jitable
 
 from quapy_nemsis._jit import (
     ASK_EPS,
@@ -42,8 +46,9 @@ from quapy_nemsis._jit import (
     call,
     real,
     reals,
+    tables,
 )
-from quapy_nemsis._kernels.rows import AHEAD, axpy, axpy2, dot, prefetch
+from quapy_nemsis._kernels.rows import AHEAD, BLOCK, axpy, axpy2, dot, prefetch
 from quapy_nemsis.rewards import reward, slope
 
 # What `scalars` holds.
@@ -72,10 +77,14 @@ _SMALLEST_SCALE = 1e-4
 _RENORM_MASK = (1 << 16) - 1
 
 
-def _nemsis(
+@register_jitable
+def _steps(
     rows,
     positive,
     order,
+    begin,
+    end,
+    fresh,
     callback,
     duals,
     affine,
@@ -92,7 +101,7 @@ def _nemsis(
     before,
     scalars,
 ):
-    """Walk ``rows`` in ``order``; return how many were taken, fewer than all if a score was not finite."""
+    """Walk ``rows`` in ``order[begin:end]``; return where it stopped, before the end if a score was not finite."""
     t = np.int64(scalars[STEPS])
     n_pos = np.int64(scalars[POSITIVES])
     r_pos, r_neg = scalars[REWARD_POS], scalars[REWARD_NEG]
@@ -106,9 +115,9 @@ def _nemsis(
     over_t = 1.0 / max(t, 1)
     over_pos = 1.0 / max(n_pos, 1)
     over_neg = 1.0 / max(t - n_pos, 1)
-    total = order.shape[0]
-    done = total
-    for k in range(total):
+    total = order.shape[0] if fresh else 0
+    done = end
+    for k in range(begin, end):
         if k + AHEAD < total:
             prefetch(rows, order[k + AHEAD])
         i = order[k]
@@ -207,24 +216,83 @@ def _nemsis(
     return done
 
 
+def _nemsis(
+    rows,
+    positive,
+    order,
+    callback,
+    duals,
+    affine,
+    reward_kind,
+    counts,
+    monotone,
+    eta0,
+    radius,
+    bound,
+    fit_intercept,
+    average,
+    v,
+    lag,
+    before,
+    scalars,
+    taken,
+):
+    """Walk ``rows`` in ``order`` with one learner per row of the state's arrays.
+
+    ``taken``, zeros before, counts the points of each; a learner whose score is not finite stops there for good.
+    """
+    total = order.shape[0]
+    for begin in range(0, total, BLOCK):
+        end = min(begin + BLOCK, total)
+        fresh = True
+        for k in range(taken.shape[0]):
+            if taken[k] < begin:
+                continue
+            taken[k] = _steps(
+                rows,
+                positive,
+                order,
+                begin,
+                end,
+                fresh,
+                callback,
+                duals[k],
+                affine,
+                reward_kind,
+                counts,
+                monotone,
+                eta0[k],
+                radius[k],
+                bound,
+                fit_intercept,
+                average,
+                v[k],
+                lag[k],
+                before[k],
+                scalars[k],
+            )
+            fresh = False
+
+
 nemsis = Kernel(
     _nemsis,
-    types.int64,
+    types.void,
     types.Array(types.boolean, 1, "C"),
     types.Array(types.int64, 1, "C"),
     types.uintp,
-    reals,
+    tables,
     types.boolean,
     types.int64,
     types.boolean,
     types.boolean,
-    real,
-    real,
+    reals,
+    reals,
     real,
     types.boolean,
     types.int64,
-    reals,
-    reals,
-    reals,
-    reals,
+    tables,
+    tables,
+    tables,
+    tables,
+    types.Array(types.int64, 1, "C"),
 )

@@ -17,6 +17,8 @@ from numba.extending import intrinsic, overload
 
 #: How many rows ahead of the current one memory is asked for.
 AHEAD = 8
+#: How many rows a learner takes before the next one has its turn at them.
+BLOCK = 128
 # In steps of how many entries (a cache line of float64), and up to how many: the hardware sees to the rest of a row.
 _STEP = 8
 _MOST = 128
