@@ -21,6 +21,8 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from threadpoolctl import threadpool_limits
 
 from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
+from quapy_nemsis._kernels.rows import as_rows
+from quapy_nemsis._state import State
 
 #: One pass of one configuration, nothing chosen.
 ONE = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
@@ -189,12 +191,36 @@ def tuning(n_rows: int, repeats: int) -> None:
     )
 
 
+def side_by_side(n_rows: int, repeats: int) -> None:
+    """Learners of different step sizes that take each row together, against one learner alone."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 54))
+    y = X[:, 0] + 0.5 * X[:, 1] + 0.5 * rng.normal(size=n_rows) > 0.5
+    order = rng.permutation(n_rows)
+
+    def walk(measure: str, steps: np.ndarray) -> None:
+        tries = [
+            NEMSISClassifier(measure, **{**ONE, "eta0": float(eta0)})._settings() for eta0 in steps
+        ]
+        states = [State.start(54, settings) for settings in tries]
+        State.walk_together(states, as_rows(X), y, order, tries)
+
+    for measure in ("kld", "q"):
+        tasks: dict[str, Callable] = {"one": lambda measure=measure: walk(measure, np.array([0.1]))}
+        for number in (10, 40):
+            steps = np.geomspace(1e-3, 10.0, number)
+            tasks[str(number)] = lambda measure=measure, steps=steps: walk(measure, steps)
+        show(
+            f"Step sizes side by side, {measure}, one shuffled pass over dense {n_rows:,} x 54",
+            best_of(repeats, **tasks),
+            ("10", "one"),
+            ("40", "one"),
+        )
+
+
 _MEMORY = """
 import numpy as np
-from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
-
-#: One pass of one configuration, nothing chosen.
-ONE = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
+from quapy_nemsis import NEMSISClassifier
 def status(key):
     return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key)) * 1024
 X = np.random.default_rng(0).random((ROWS, 54))
@@ -209,10 +235,7 @@ print(status("VmHWM") - before, 16 * ROWS + 64 * 2**20)
 _START = """
 import time
 import numpy as np
-from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
-
-#: One pass of one configuration, nothing chosen.
-ONE = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
+from quapy_nemsis import NEMSISClassifier
 X = np.random.default_rng(0).random((1000, 20))
 y = X[:, 0] > 0.5
 for _ in range(2):
@@ -265,6 +288,7 @@ def main() -> None:
     dense(options.rows, options.repeats)
     sparse(options.repeats)
     custom(options.rows, options.repeats)
+    side_by_side(options.rows * 4 // 5, max(options.repeats // 2, 1))
     tuning(options.rows, max(options.repeats // 3, 1))
     memory(options.rows)
     start(max(options.repeats // 2, 1))

@@ -67,16 +67,18 @@ def _with_cache(build: Callable[[bool], Any]) -> Any:
 
 
 @intrinsic
-def call(typingctx, address, array):
-    """Call the C function ``void f(double *)`` at an address with the data of an array."""
+def call(typingctx, address, table, k):
+    """Call the C function ``void f(double *)`` at an address with row k of a table."""
 
     def codegen(context, builder, signature, args):
-        data = context.make_array(signature.args[1])(context, builder, args[1]).data
-        function = ir.FunctionType(ir.VoidType(), [data.type]).as_pointer()
-        builder.call(builder.inttoptr(args[0], function), [data])
+        array = context.make_array(signature.args[1])(context, builder, args[1])
+        width = builder.extract_value(array.shape, 1)
+        row = builder.gep(array.data, [builder.mul(args[2], width)])
+        function = ir.FunctionType(ir.VoidType(), [row.type]).as_pointer()
+        builder.call(builder.inttoptr(args[0], function), [row])
         return context.get_dummy_value()
 
-    return types.void(types.uintp, array), codegen
+    return types.void(types.uintp, table, types.uint64), codegen
 
 
 @lru_cache(maxsize=256)

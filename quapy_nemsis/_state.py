@@ -63,9 +63,9 @@ def together(parts: list[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
         return
     tables = [np.stack(arrays) for arrays in zip(*parts, strict=True)]
     yield tables
-    for k, arrays in enumerate(parts):
+    for row, arrays in enumerate(parts):
         for array, table in zip(arrays, tables, strict=True):
-            array[:] = table[k]
+            array[:] = table[row]
 
 
 def _in_threads(work: Callable[[slice], np.ndarray], n_learners: int, n_points: int) -> np.ndarray:
@@ -149,9 +149,10 @@ class State:
         order: np.ndarray,
         settings: list[Settings],
     ) -> list[bool]:
-        """Let several learners take the same rows, reading each row once per processor; for each, whether it stayed finite.
+        """Let learners take the same rows, reading each row once per processor; for each, whether it stayed finite.
 
-        They may differ in step size, radius and parameters of the measure. What each learns is what it would alone.
+        They have seen the same points, and may differ in step size, radius and parameters of the measure. What each
+        learns is what it would learn alone.
         """
         common = settings[0]
         measure = common.measure

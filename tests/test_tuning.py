@@ -11,6 +11,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from quapy_nemsis import BA, NegKLD, NEMSISClassifier, QMeasure, SCANClassifier, get_measure
+from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis.tuning import STREAM_STEPS, Judgement, Race, candidates, platt
 from tests.conftest import make_points
 
@@ -90,6 +91,32 @@ def test_ties_of_a_count_are_broken_by_ba():
     error, deviation = Judgement(2.0, 2.0, np.array([2.0]), np.array([1.0])).count_errors()
     assert error[0] == 0.25
     assert deviation[0] == pytest.approx(np.std([0, 0, 1, 0]) / 2)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+@pytest.mark.parametrize("n", [700, 5000])  # in one thread, and in several
+def test_learners_side_by_side_are_what_they_are_alone(learner, container, n):
+    X, y = make_points(n=n, d=6)
+    rows, order = as_rows(container(X)), np.random.default_rng(0).permutation(n)
+    tries = [
+        copy.deepcopy(learner).set_params(eta0=eta0, radius=radius)._settings()
+        for eta0, radius in [(0.1, np.inf), (1.0, 0.5), (1e308, np.inf), (0.01, 3.0), (3.0, np.inf)]
+    ]
+    kind = learner._state_type
+    states = [kind.start(6, settings) for settings in tries]
+    alone = copy.deepcopy(states)
+    fine = kind.walk_together(states, rows, y, order[:301], tries)
+    assert fine == [True, True, False, True, True]
+    del states[2], tries[2], alone[2]
+    assert all(kind.walk_together(states, rows, y, order[301:], tries))
+    for state, expected, settings in zip(states, alone, tries, strict=True):
+        assert expected.walk(rows, y, order, settings)
+        assert state.t == expected.t == n
+        weights, intercept = state.model(settings.average)
+        np.testing.assert_array_equal(weights, expected.model(settings.average)[0])
+        assert intercept == expected.model(settings.average)[1]
+        assert state.rewards == expected.rewards
 
 
 def test_candidates_that_diverge_do_no_harm():

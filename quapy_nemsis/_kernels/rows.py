@@ -17,8 +17,6 @@ from numba.extending import intrinsic, overload
 
 #: How many rows ahead of the current one memory is asked for.
 AHEAD = 8
-#: How many rows a learner takes before the next one has its turn at them.
-BLOCK = 128
 # In steps of how many entries (a cache line of float64), and up to how many: the hardware sees to the rest of a row.
 _STEP = 8
 _MOST = 128
@@ -55,16 +53,16 @@ def prefetch(rows, i):
     """Ask the memory for (the beginning of) row i."""
 
 
-def dot(rows, i, v):
-    """(v·x, x·x) for row x = X[i]."""
+def dot(rows, i, v, k):
+    """(v[k]·x, x·x) for row x = X[i]."""
 
 
-def axpy(rows, i, c, v):
-    """Add c·x to v, for row x = X[i]."""
+def axpy(rows, i, c, v, k):
+    """Add c·x to v[k], for row x = X[i]."""
 
 
-def axpy2(rows, i, c, v, d, u):
-    """Add c·x to v and d·x to u, for row x = X[i], in one walk."""
+def axpy2(rows, i, c, v, d, u, k):
+    """Add c·x to v[k] and d·x to u[k], for row x = X[i], in one walk."""
 
 
 def _implement(interface, n_arrays, fastmath):
@@ -111,57 +109,57 @@ def _prefetch_csr(rows, i):
 
 
 @_dense(dot)
-def _dot_dense(rows, i, v):
+def _dot_dense(rows, i, v, k):
     X = rows[0]
     product = 0.0
     square = 0.0
     for j in range(X.shape[1]):
         xj = np.float64(X[i, j])
-        product += v[j] * xj
+        product += v[k, j] * xj
         square += xj * xj
     return product, square
 
 
 @_csr(dot)
-def _dot_csr(rows, i, v):
+def _dot_csr(rows, i, v, k):
     data, indices, indptr = rows
     product = 0.0
     square = 0.0
     for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
         xj = np.float64(data[j])
-        product += v[np.uint64(indices[j])] * xj
+        product += v[k, np.uint64(indices[j])] * xj
         square += xj * xj
     return product, square
 
 
 @_dense(axpy)
-def _axpy_dense(rows, i, c, v):
+def _axpy_dense(rows, i, c, v, k):
     X = rows[0]
     for j in range(X.shape[1]):
-        v[j] += c * np.float64(X[i, j])
+        v[k, j] += c * np.float64(X[i, j])
 
 
 @_csr(axpy)
-def _axpy_csr(rows, i, c, v):
+def _axpy_csr(rows, i, c, v, k):
     data, indices, indptr = rows
     for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-        v[np.uint64(indices[j])] += c * np.float64(data[j])
+        v[k, np.uint64(indices[j])] += c * np.float64(data[j])
 
 
 @_dense(axpy2)
-def _axpy2_dense(rows, i, c, v, d, u):
+def _axpy2_dense(rows, i, c, v, d, u, k):
     X = rows[0]
     for j in range(X.shape[1]):
         xj = np.float64(X[i, j])
-        v[j] += c * xj
-        u[j] += d * xj
+        v[k, j] += c * xj
+        u[k, j] += d * xj
 
 
 @_csr(axpy2)
-def _axpy2_csr(rows, i, c, v, d, u):
+def _axpy2_csr(rows, i, c, v, d, u, k):
     data, indices, indptr = rows
     for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-        k = np.uint64(indices[j])
+        column = np.uint64(indices[j])
         xj = np.float64(data[j])
-        v[k] += c * xj
-        u[k] += d * xj
+        v[k, column] += c * xj
+        u[k, column] += d * xj
