@@ -23,7 +23,7 @@ from sklearn.model_selection import train_test_split
 
 from experiments.accuracy import GRID, online_learner
 from experiments.data import from_npz, split
-from quapy_nemsis import BA, NEMSISClassifier, get_measure
+from quapy_nemsis import BA, NEMSISClassifier, SCANClassifier, get_measure
 
 SETS = ("adult", "ijcnn1", "letter", "cod-rna", "covtype", "w8a", "imdb", "sms-spam")
 TEXT = ("imdb", "sms-spam", "mr-polarity")
@@ -84,6 +84,7 @@ def under_drift(folder: Path, names: list[str], seed: int, repeats: int) -> None
         "NEMSIS:q": NEMSISClassifier("q", random_state=seed),
         "NEMSIS:ba": NEMSISClassifier("ba", random_state=seed),
         "NEMSIS:ba log.": NEMSISClassifier("ba", reward="logistic", random_state=seed),
+        "SCAN:cq": SCANClassifier("cq", random_state=seed),
     }
     methods = (CC, ACC, PACC, EMQ)
     errors = np.full((len(names), len(classifiers), len(methods)), np.nan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -133,6 +134,16 @@ class State:
     def value(self, measure: Measure) -> float:
         """Measure at the running estimates."""
         return measure.value(*self.rewards, self.p, self.eps)
+
+    def log_odds(self, settings: Settings) -> float | None:
+        """−ln(ω⁺/ω⁻) of the class weights ω = a/p at the running estimates; None unless both are positive.
+
+        Where the score is 0, the posterior odds that the weights make a tie.
+        """
+        weights = settings.measure.weights(*self.rewards, self.p, self.eps)
+        if min(weights) <= 0.0 or not 0.0 < self.p < 1.0:
+            return None
+        return math.log(weights[1] * self.p / (weights[0] * (1.0 - self.p)))
 
     def walk(
         self, rows: tuple, positive: np.ndarray, order: np.ndarray, settings: Settings
@@ -313,6 +324,10 @@ class ScanState(State):
             state.seconds += seconds
             state.judged += int(count)
         return [bool(count == len(part)) for count in taken]
+
+    def log_odds(self, settings: ScanSettings) -> float | None:
+        """The same, of the valuation at the current level."""
+        return super().log_odds(replace(settings, measure=settings.measure.valuation(self.level)))
 
     def _turn(self, settings: ScanSettings) -> None:
         """From a phase to the next."""

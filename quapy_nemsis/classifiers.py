@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from scipy.special import expit
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
@@ -25,14 +24,13 @@ from quapy_nemsis._linear import (
     warn_of_scale,
 )
 from quapy_nemsis._state import AVERAGES, ScanSettings, ScanState, Settings, State
+from quapy_nemsis.calibration import RECENT, Calibration, sample_of_classes
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
 from quapy_nemsis.rewards import reward_code
-from quapy_nemsis.tuning import AUTO, Race, candidates, platt, tune
+from quapy_nemsis.tuning import AUTO, Race, candidates, tune
 
 ESTIMATES: dict[str, bool] = {"counts": True, "surrogate": False}
 HISTORY = ("samples", "seconds", "P", "N", "value")
-# How many scores a posterior is calibrated on, where none were held out.
-_RECENT = 4096
 
 
 class NEMSISParameters:
@@ -158,12 +156,13 @@ class OnlineClassifier(LinearClassifier):
         self._keep(state, records, settings, classes)
         # Scores of held-out rows come from other models than the one kept, scores of training rows from this one. Where
         # rows are many for each feature these are the better guide, where they are few they are too good to be true.
+        offset = state.log_odds(settings)
         if self._tuned is None or X.shape[0] >= 10 * X.shape[1]:
-            size = _RECENT if self._tuned is None else 5 * _RECENT
-            sample = rng.integers(len(positive), size=min(size, len(positive)))
-            self._recent = self._scores(X[sample]), positive[sample]
+            sample, weights = sample_of_classes(positive, rng)
+            scores = self._scores(X[sample])
+            self._calibration = Calibration(scores, positive[sample], weights, offset)
         else:
-            self._recent = self._tuned.scores, self._tuned.positive
+            self._calibration = Calibration(self._tuned.scores, self._tuned.positive, offset=offset)
         return self
 
     def partial_fit(
@@ -226,17 +225,42 @@ class OnlineClassifier(LinearClassifier):
         positive = y == known[1]
         records = self._walk(state, X, positive, np.arange(X.shape[0]), settings)
         # The posterior is calibrated on scores of points that the model had not seen; the first chunk has none.
-        last = slice(-_RECENT, None)
         if first:
             self.history_ = {column: [] for column in HISTORY}
             self._tuned = None
             self._keep(state, records, settings, known)
-            self._recent = self._scores(X[last]), positive[last]
-        else:
-            scores = np.concatenate([self._recent[0], self._scores(X[last])])[last]
-            self._recent = scores, np.concatenate([self._recent[1], positive[last]])[last]
+            self._calibration = Calibration(np.zeros(0), np.zeros(0, dtype=bool))
+        newest = slice(-RECENT, None)
+        scores = self._scores(X[newest])
+        self._calibration = self._calibration.extended(
+            scores, positive[newest], state.log_odds(settings)
+        )
+        if not first:
             self._keep(state, records, settings, known)
         return self
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Posterior probabilities at the prevalence of the training data.
+
+        A nondecreasing function of the score (see `quapy_nemsis.calibration.Calibration`), fitted to scores of training
+        rows; where there are fewer than ten rows per feature, of rows held out for tuning; in a stream, of the latest
+        4,096 points before they were learned. With the logistic reward and constant class weights ω⁺, ω⁻ it would be
+        σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence, and a step size that is best for the measure need not converge in
+        scale. `predict` follows the score, not the posterior: it optimises the measure.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Probabilities of `classes_`.
+        """
+        scores = self.decision_function(X)
+        positive = self._calibration.posterior(scores)
+        return np.column_stack([1.0 - positive, positive])
 
     @property
     def t_(self) -> int:
@@ -431,30 +455,6 @@ class NEMSISClassifier(NEMSISParameters, OnlineClassifier):
     >>> learner.t_
     2845
     """
-
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Posterior probabilities at the prevalence of the training data.
-
-        A sigmoid σ(A·f(x) + B) of the score, fitted (Platt) to scores of training rows; where there are fewer than ten
-        rows per feature, of rows held out for tuning; in a stream, of the latest points before they were learned. With
-        the logistic reward and constant class weights ω⁺, ω⁻ it would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence,
-        and a step size that is best for the measure need not converge in scale. `predict` follows the score, not the
-        posterior: it optimises the measure.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2)
-            Probabilities of `classes_`.
-        """
-        scores = self.decision_function(X)
-        slope, offset = platt(*self._recent)
-        positive = expit(slope * scores + offset)
-        return np.column_stack([1.0 - positive, positive])
 
     def _settings(self) -> Settings:
         measure = get_measure(self.measure)

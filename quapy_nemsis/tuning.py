@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from scipy.special import expit
 
 from quapy_nemsis._kernels.nemsis import POSITIVES as SCALAR_POSITIVES
 from quapy_nemsis._kernels.nemsis import REWARD_NEG as SCALAR_NEG
@@ -271,41 +270,3 @@ class Race:
             "value": self.scores[:, 0].tolist(),
             "ba": self.scores[:, 1].tolist(),
         }
-
-
-def platt(scores: np.ndarray, positive: np.ndarray) -> tuple[float, float]:
-    """Slope A > 0 and offset B of the sigmoid σ(A·score + B) of greatest likelihood (Platt 1999), by Newton's method.
-
-    Targets are pulled from 0 and 1 by Platt's prior, so that separable scores have an answer.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> scores = rng.normal(size=100_000)
-    >>> positive = rng.random(100_000) < 1 / (1 + np.exp(-(2 * scores - 1)))
-    >>> [round(number, 1) for number in platt(scores, positive)]
-    [2.0, -1.0]
-    """
-    n_pos, n_neg = positive.sum(), (~positive).sum()
-    target = np.where(positive, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
-    scale = max(float(np.std(scores)), 1e-300)
-    design = np.column_stack([scores / scale, np.ones(len(scores))])
-    model = np.array([0.0, math.log((n_pos + 1.0) / (n_neg + 1.0))])
-
-    def loss(at: np.ndarray) -> float:
-        logits = design @ at
-        return float((np.logaddexp(0.0, logits) - target * logits).sum())
-
-    for _ in range(100):
-        share = expit(design @ model)
-        gradient = design.T @ (share - target)
-        curvature = (design * (share * (1.0 - share))[:, None]).T @ design + 1e-9 * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        # Halve steps that overshoot.
-        before, length = loss(model), 1.0
-        while loss(model - length * step) > before and length > 1e-10:
-            length /= 2.0
-        model = model - length * step
-        if np.abs(length * step).max() < 1e-10:
-            break
-    return max(float(model[0] / scale), 1e-12), float(model[1])

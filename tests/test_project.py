@@ -19,7 +19,7 @@ LAYERS = [
     {"_kernels.rows"},
     {"_kernels.nemsis", "_kernels.level"},
     {"_state"},
-    {"tuning", "_linear"},
+    {"tuning", "calibration", "_linear"},
     {"classifiers", "batch"},
     {"quantifiers"},
 ]

@@ -1,0 +1,169 @@
+"""From scores to posterior probabilities."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit
+from sklearn.isotonic import IsotonicRegression
+
+# How many scores of the latest points a stream keeps, and of each class `fit` looks at.
+RECENT = 4096
+_MOST_OF_A_CLASS = 50_000
+# How many points the sigmoid counts for beside the labels, and up to how many it is all there is.
+_SIGMOID_POINTS = 1000.0
+
+
+def sample_of_classes(
+    positive: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to calibrate on, all or 50,000 at random of each class, and how many rows each stands for."""
+    rows, weights = [], []
+    for members in (np.flatnonzero(positive), np.flatnonzero(~positive)):
+        taken = members
+        if len(members) > _MOST_OF_A_CLASS:
+            taken = rng.choice(members, _MOST_OF_A_CLASS, replace=False)
+        rows.append(taken)
+        weights.append(np.full(len(taken), len(members) / max(len(taken), 1)))
+    return np.concatenate(rows), np.concatenate(weights)
+
+
+def sigmoid(
+    scores: np.ndarray,
+    positive: np.ndarray,
+    weights: np.ndarray | None = None,
+    offset: float | None = None,
+) -> tuple[float, float]:
+    """Slope A > 0 and offset B of the sigmoid σ(A·score + B) of greatest likelihood (Platt 1999), by Newton's method.
+
+    Targets are pulled from 0 and 1 to (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so that separable scores have an answer.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples,)
+        Scores.
+    positive : ndarray of bool of shape (n_samples,)
+        Whether they belong to positives.
+    weights : ndarray of shape (n_samples,), optional
+        How many points each stands for.
+    offset : float, optional
+        B, if it is known.
+
+    Returns
+    -------
+    tuple
+        (A, B).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=100_000)
+    >>> positive = rng.random(100_000) < 1 / (1 + np.exp(-(2 * scores - 1)))
+    >>> [round(number, 1) for number in sigmoid(scores, positive)]
+    [2.0, -1.0]
+    """
+    weights = np.ones(len(scores)) if weights is None else weights
+    n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
+    target = np.where(positive, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
+    scale = max(float(np.std(scores)), 1e-300)
+    # Of slope and offset, the part that is sought is called the model.
+    design = (scores / scale)[:, np.newaxis]
+    base, model = 0.0 if offset is None else offset, np.zeros(1)
+    if offset is None:
+        design = np.column_stack([design, np.ones(len(scores))])
+        model = np.array([0.0, math.log((n_pos + 1.0) / (n_neg + 1.0))])
+
+    def loss(at: np.ndarray) -> float:
+        logits = design @ at + base
+        return float(weights @ (np.logaddexp(0.0, logits) - target * logits))
+
+    for _ in range(100):
+        share = expit(design @ model + base)
+        gradient = design.T @ (weights * (share - target))
+        curvature = (design * (weights * share * (1.0 - share))[:, np.newaxis]).T @ design
+        step = np.linalg.solve(curvature + 1e-9 * np.eye(len(model)), gradient)
+        # Halve steps that overshoot.
+        before, length = loss(model), 1.0
+        while loss(model - length * step) > before and length > 1e-10:
+            length /= 2.0
+        model = model - length * step
+        if np.abs(length * step).max() < 1e-10:
+            break
+    return max(float(model[0] / scale), 1e-12), float(model[1]) if offset is None else offset
+
+
+class Calibration:
+    """The share of positives as a nondecreasing function of the score.
+
+    Fewer than 1,000 points get a sigmoid, whose offset follows from the class weights that the scores were learned with
+    (where score 0 is the threshold for weights ω⁺ and ω⁻, the posterior there is ω⁻/(ω⁺ + ω⁻)) and whose slope is
+    fitted. A sigmoid does for scores of a model that maximises likelihood; scores of one that maximises another measure
+    can be bent anyhow, and all that is sure is that more is more positive. So more points get an isotonic regression,
+    on the labels and, with the weight of 1,000 points in all, on the sigmoid: no posterior is 0 or 1.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples,)
+        Scores.
+    positive : ndarray of bool of shape (n_samples,)
+        Whether they belong to positives.
+    weights : ndarray of shape (n_samples,), optional
+        How many points each stands for.
+    offset : float, optional
+        −ln(ω⁺/ω⁻); fitted if it is not known.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=100_000)
+    >>> positive = rng.random(100_000) < scores.clip(0.0, 1.0)
+    >>> Calibration(scores, positive).posterior(np.array([-1.0, 0.5, 2.0])).round(1)
+    array([0. , 0.5, 1. ])
+    """
+
+    def __init__(
+        self,
+        scores: np.ndarray,
+        positive: np.ndarray,
+        weights: np.ndarray | None = None,
+        offset: float | None = None,
+    ):
+        self.scores = scores
+        self.positive = positive
+        self.weights = np.ones(len(scores)) if weights is None else weights
+        self.offset = offset
+
+    def extended(
+        self, scores: np.ndarray, positive: np.ndarray, offset: float | None
+    ) -> Calibration:
+        """Calibration on the latest 4,096 scores, these the newest."""
+        last = slice(-RECENT, None)
+        return Calibration(
+            np.concatenate([self.scores[last], scores[last]])[last],
+            np.concatenate([self.positive[last], positive[last]])[last],
+            offset=offset,
+        )
+
+    @cached_property
+    def _sigmoid(self) -> tuple[float, float]:
+        return sigmoid(self.scores, self.positive, self.weights, self.offset)
+
+    @cached_property
+    def _curve(self) -> IsotonicRegression | None:
+        total = self.weights.sum()
+        if total < _SIGMOID_POINTS:
+            return None
+        slope, offset = self._sigmoid
+        share = _SIGMOID_POINTS / total
+        target = (self.positive + share * expit(slope * self.scores + offset)) / (1.0 + share)
+        curve = IsotonicRegression(out_of_bounds="clip")
+        return curve.fit(self.scores, target, sample_weight=self.weights)
+
+    def posterior(self, scores: np.ndarray) -> np.ndarray:
+        """Probability of the positive class at each score."""
+        if self._curve is not None:
+            return self._curve.predict(scores)
+        slope, offset = self._sigmoid
+        return expit(slope * scores + offset)
