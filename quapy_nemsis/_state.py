@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -135,15 +134,9 @@ class State:
         """Measure at the running estimates."""
         return measure.value(*self.rewards, self.p, self.eps)
 
-    def log_odds(self, settings: Settings) -> float | None:
-        """−ln(ω⁺/ω⁻) of the class weights ω = a/p at the running estimates; None unless both are positive.
-
-        Where the score is 0, the posterior odds that the weights make a tie.
-        """
-        weights = settings.measure.weights(*self.rewards, self.p, self.eps)
-        if min(weights) <= 0.0 or not 0.0 < self.p < 1.0:
-            return None
-        return math.log(weights[1] * self.p / (weights[0] * (1.0 - self.p)))
+    def objective(self, settings: Settings) -> NestedMeasure:
+        """What the steps ascend."""
+        return settings.measure
 
     def walk(
         self, rows: tuple, positive: np.ndarray, order: np.ndarray, settings: Settings
@@ -263,6 +256,10 @@ class ScanState(State):
         """Number of points seen, in both kinds of phases."""
         return self.steps + self.judged
 
+    def objective(self, settings: ScanSettings) -> NestedMeasure:
+        """The valuation at the current level."""
+        return settings.measure.valuation(self.level)
+
     @classmethod
     def walk_together(
         cls,
@@ -281,7 +278,7 @@ class ScanState(State):
             part = order[done : done + going[0].left]
             if going[0].learning:
                 at_level = [
-                    replace(candidate, measure=candidate.measure.valuation(state.level))
+                    replace(candidate, measure=state.objective(candidate))
                     for state, candidate in zip(going, chosen, strict=True)
                 ]
                 stayed = super().walk_together(going, rows, positive, part, at_level)
@@ -324,10 +321,6 @@ class ScanState(State):
             state.seconds += seconds
             state.judged += int(count)
         return [bool(count == len(part)) for count in taken]
-
-    def log_odds(self, settings: ScanSettings) -> float | None:
-        """The same, of the valuation at the current level."""
-        return super().log_odds(replace(settings, measure=settings.measure.valuation(self.level)))
 
     def _turn(self, settings: ScanSettings) -> None:
         """From a phase to the next."""

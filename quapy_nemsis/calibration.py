@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
+from quapy_nemsis.measures import NestedMeasure
+
 # How many scores of the latest points a stream keeps, and of each class `fit` looks at.
 RECENT = 4096
 _MOST_OF_A_CLASS = 50_000
@@ -97,8 +99,9 @@ def sigmoid(
 class Calibration:
     """The share of positives as a nondecreasing function of the score.
 
-    Fewer than 1,000 points get a sigmoid, whose offset follows from the class weights that the scores were learned with
-    (where score 0 is the threshold for weights ω⁺ and ω⁻, the posterior there is ω⁻/(ω⁺ + ω⁻)) and whose slope is
+    Fewer than 1,000 points get a sigmoid. If the scores were learned for a measure whose derivatives a⁺ and a⁻ at
+    perfect rates are positive (BA and what mixes it with counts: both ½ times something), its offset follows from them:
+    score 0 is a threshold for class weights a⁺/p and a⁻/n, so the posterior odds there are a⁻p/(a⁺n). Its slope is
     fitted. A sigmoid does for scores of a model that maximises likelihood; scores of one that maximises another measure
     can be bent anyhow, and all that is sure is that more is more positive. So more points get an isotonic regression,
     on the labels and, with the weight of 1,000 points in all, on the sigmoid: no posterior is 0 or 1.
@@ -111,8 +114,8 @@ class Calibration:
         Whether they belong to positives.
     weights : ndarray of shape (n_samples,), optional
         How many points each stands for.
-    offset : float, optional
-        −ln(ω⁺/ω⁻); fitted if it is not known.
+    measure : NestedMeasure, optional
+        What the scores were learned for.
 
     Examples
     --------
@@ -128,27 +131,38 @@ class Calibration:
         scores: np.ndarray,
         positive: np.ndarray,
         weights: np.ndarray | None = None,
-        offset: float | None = None,
+        measure: NestedMeasure | None = None,
     ):
         self.scores = scores
         self.positive = positive
         self.weights = np.ones(len(scores)) if weights is None else weights
-        self.offset = offset
+        self.measure = measure
 
     def extended(
-        self, scores: np.ndarray, positive: np.ndarray, offset: float | None
+        self, scores: np.ndarray, positive: np.ndarray, measure: NestedMeasure | None
     ) -> Calibration:
         """Calibration on the latest 4,096 scores, these the newest."""
         last = slice(-RECENT, None)
         return Calibration(
             np.concatenate([self.scores[last], scores[last]])[last],
             np.concatenate([self.positive[last], positive[last]])[last],
-            offset=offset,
+            measure=measure,
         )
+
+    def _offset(self) -> float | None:
+        """Log-odds of the posterior where the score is 0, as far as the measure tells."""
+        n_pos, n_neg = self.weights[self.positive].sum(), self.weights[~self.positive].sum()
+        if self.measure is None or min(n_pos, n_neg) == 0.0:
+            return None
+        total = n_pos + n_neg
+        a_pos, a_neg = self.measure.weights(1.0, 1.0, n_pos / total, 0.5 / total)
+        if min(a_pos, a_neg) <= 0.0:
+            return None
+        return math.log(a_neg * n_pos) - math.log(a_pos * n_neg)
 
     @cached_property
     def _sigmoid(self) -> tuple[float, float]:
-        return sigmoid(self.scores, self.positive, self.weights, self.offset)
+        return sigmoid(self.scores, self.positive, self.weights, self._offset())
 
     @cached_property
     def _curve(self) -> IsotonicRegression | None:

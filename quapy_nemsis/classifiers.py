@@ -156,13 +156,15 @@ class OnlineClassifier(LinearClassifier):
         self._keep(state, records, settings, classes)
         # Scores of held-out rows come from other models than the one kept, scores of training rows from this one. Where
         # rows are many for each feature these are the better guide, where they are few they are too good to be true.
-        offset = state.log_odds(settings)
+        objective = state.objective(settings)
         if self._tuned is None or X.shape[0] >= 10 * X.shape[1]:
             sample, weights = sample_of_classes(positive, rng)
             scores = self._scores(X[sample])
-            self._calibration = Calibration(scores, positive[sample], weights, offset)
+            self._calibration = Calibration(scores, positive[sample], weights, objective)
         else:
-            self._calibration = Calibration(self._tuned.scores, self._tuned.positive, offset=offset)
+            self._calibration = Calibration(
+                self._tuned.scores, self._tuned.positive, measure=objective
+            )
         return self
 
     def partial_fit(
@@ -233,7 +235,7 @@ class OnlineClassifier(LinearClassifier):
         newest = slice(-RECENT, None)
         scores = self._scores(X[newest])
         self._calibration = self._calibration.extended(
-            scores, positive[newest], state.log_odds(settings)
+            scores, positive[newest], state.objective(settings)
         )
         if not first:
             self._keep(state, records, settings, known)

@@ -165,13 +165,15 @@ def test_history():
     for column in ("P", "N", "value"):
         assert streamed.history_[column] == whole.history_[column]
     # What is written down is the measure at the running estimates: 0-1 rewards of each point before it is learned.
-    short = NEMSISClassifier("kld", record_every=900, average="last").partial_fit(X[:900], y[:900])
+    short = NEMSISClassifier("kld", eta0=0.1, record_every=900, average="last").partial_fit(
+        X[:900], y[:900]
+    )
     P, N = short.history_["P"][0], short.history_["N"][0]
     p = y[:900].mean()
     expected = short.history_["value"][0]
     assert NegKLD().value(P, N, p, eps=1 / 1800) == pytest.approx(expected)
     hits = []
-    stepwise = NEMSISClassifier("kld", average="last")
+    stepwise = NEMSISClassifier("kld", eta0=0.1, average="last")
     for i in range(900):
         score = stepwise.decision_function(X[i : i + 1])[0] if i else 0.0
         hits.append(score > 0 if y[i] else score < 0)

@@ -10,16 +10,25 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from quapy_nemsis import BA, NegKLD, NEMSISClassifier, QMeasure, SCANClassifier, get_measure
+from quapy_nemsis import (
+    BA,
+    NegKLD,
+    NEMSISClassifier,
+    NestedConcave,
+    QMeasure,
+    SCANClassifier,
+    get_measure,
+)
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis.tuning import STREAM_STEPS, Judgement, Race, candidates, platt
+from quapy_nemsis.calibration import Calibration, sample_of_classes, sigmoid
+from quapy_nemsis.tuning import STREAM_STEPS, Judgement, Race, candidates
 from tests.conftest import make_points
 
 LEARNERS = [NEMSISClassifier("q"), NEMSISClassifier("kld"), SCANClassifier("cq")]
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
-@pytest.mark.parametrize("scale", [0.1, 1.0, 1e3])
+@pytest.mark.parametrize("scale", [1e-4, 0.1, 1.0, 1e3])
 @pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
 def test_defaults_do_well_at_any_scale(learner, scale, container):
     X, y = make_points(n=6000, noise=1.0)
@@ -191,31 +200,94 @@ def test_a_bad_chunk_in_a_race_loses_nothing():
     np.testing.assert_array_equal(learner.coef_, NEMSISClassifier("q").partial_fit(X, y).coef_)
 
 
-def test_platt_is_the_maximum_of_the_likelihood():
+@pytest.mark.parametrize("offset", [None, -0.7])
+def test_the_sigmoid_of_greatest_likelihood(offset):
     rng = np.random.default_rng(0)
     scores = 3.0 * rng.normal(size=500)
     positive = rng.random(500) < expit(scores - 1.0)
-    n_pos, n_neg = positive.sum(), (~positive).sum()
+    weights = rng.integers(1, 4, size=500).astype(float)
+    n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
     target = np.where(positive, (n_pos + 1) / (n_pos + 2), 1 / (n_neg + 2))
 
     def loss(model):
-        logits = model[0] * scores + model[1]
-        return np.sum(np.logaddexp(0, logits) - target * logits)
+        logits = model[0] * scores + (model[1] if offset is None else offset)
+        return weights @ (np.logaddexp(0, logits) - target * logits)
 
     expected = minimize(loss, [1.0, 0.0], tol=1e-12).x
-    assert platt(scores, positive) == pytest.approx(expected, abs=1e-4)
-    slope, offset = platt(np.array([-1.0, -1.0, 1.0]), np.array([False, False, True]))
+    found = sigmoid(scores, positive, weights, offset)
+    assert found[0] == pytest.approx(expected[0], abs=1e-4)
+    assert found[1] == (pytest.approx(expected[1], abs=1e-4) if offset is None else offset)
+    # A weight is so many points.
+    repeated = np.repeat(np.arange(500), weights.astype(int))
+    np.testing.assert_allclose(sigmoid(scores[repeated], positive[repeated], None, offset), found)
+
+
+def test_a_sigmoid_of_separable_scores():
+    slope, offset = sigmoid(np.array([-1.0, -1.0, 1.0]), np.array([False, False, True]))
     assert 0 < slope < 100
     assert np.isfinite(offset)
+
+
+def test_calibration_of_few_points_and_of_many():
+    """Few follow the sigmoid; many follow their own curve, here one that no sigmoid can."""
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(-1.0, 1.0, size=200_000)
+    true = np.where(scores < 0.0, 0.1, 0.4)
+    positive = rng.random(200_000) < true
+    few = Calibration(scores[:900], positive[:900])
+    slope, offset = sigmoid(scores[:900], positive[:900])
+    np.testing.assert_allclose(few.posterior(scores), expit(slope * scores + offset))
+    rows, weights = sample_of_classes(positive, rng)
+    assert len(rows) == 50_000 + positive.sum() < 100_000
+    assert weights.sum() == pytest.approx(200_000)
+    many = Calibration(scores[rows], positive[rows], weights)
+    inner = np.abs(np.abs(scores) - 0.5) < 0.4
+    assert np.abs(many.posterior(scores) - true)[inner].max() < 0.03
+    assert np.abs(Calibration(scores, positive).posterior(scores) - true)[inner].max() < 0.03
+    assert 0.0 < many.posterior(np.array([-9.0]))[0] <= many.posterior(np.array([9.0]))[0] < 1.0
+    # A stream looks at the latest points only.
+    late = few.extended(-scores[:5000], positive[:5000], None)
+    assert len(late.scores) == 4096
+    assert (np.diff(late.posterior(np.linspace(-1, 1, 50))) >= 0).all()
+    assert len(few.extended(scores[:1], positive[:1], None).scores) == 901
+
+
+def test_the_threshold_in_posterior_terms():
+    X, positive = make_points(n=900, share=0.2)
+    scores = NEMSISClassifier("q", random_state=0).fit(X, positive).decision_function(X)
+    few = Calibration(scores, positive, measure=get_measure("ba"))
+    assert few.posterior(np.zeros(1))[0] == pytest.approx(positive.mean())
+    # At perfect rates a measure that only counts has no slope: it tells nothing.
+    counted = Calibration(scores, positive, measure=get_measure("kld"))
+    plain = Calibration(scores, positive)
+    np.testing.assert_array_equal(counted.posterior(scores), plain.posterior(scores))
+    # Missing a positive is thrice as bad: the tie is where the odds are a third of those for BA.
+    uneven = NestedConcave(_sum, _thrice_P, _only_N)
+    odds = positive.sum() / (3 * (~positive).sum())
+    at_zero = Calibration(scores, positive, measure=uneven).posterior(np.zeros(1))[0]
+    assert at_zero == pytest.approx(odds / (1 + odds))
+
+
+def _sum(x, y, p, theta):
+    return x + y
+
+
+def _thrice_P(P, N, p, theta):
+    return 3.0 * P
+
+
+def _only_N(P, N, p, theta):
+    return N
 
 
 @pytest.mark.parametrize("reward", ["hinge", "logistic"])
 @pytest.mark.parametrize("share", [0.5, 0.05])
 @pytest.mark.parametrize("stream", [False, True])
-def test_posteriors_are_calibrated_under_imbalance(reward, share, stream):
+@pytest.mark.parametrize("learner", [NEMSISClassifier("ba"), SCANClassifier("cq")], ids=str)
+def test_posteriors_are_calibrated_under_imbalance(reward, share, stream, learner):
     """Gaussian classes: the true posterior is known, and the learner's must come near it."""
     X, y = make_points(n=40_000, d=3, share=share, seed=0)
-    learner = NEMSISClassifier("ba", reward=reward, random_state=0)
+    learner = copy.deepcopy(learner).set_params(reward=reward, random_state=0)
     if stream:
         for start in range(0, 40_000, 2000):
             chunk = slice(start, start + 2000)

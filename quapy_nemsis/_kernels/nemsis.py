@@ -64,8 +64,9 @@ from quapy_nemsis.rewards import reward, slope
     SCALE_SUM,  # S
     INTERCEPT_SUM,  # of the iterates since the average began
     INTERCEPT_BEFORE,  # the same, of the finished window
+    SIZES,  # sum of min(x·x, 1)
     N_SCALARS,
-) = range(13)
+) = range(14)
 
 LAST, ALL, SUFFIX = 0, 1, 2
 
@@ -158,6 +159,7 @@ def _nemsis(
             if not math.isfinite(score):
                 continue
             taken[k] = at + 1
+            scalars[k, SIZES] += min(square, 1.0)
             margin = y * score
 
             # Lines 5-11: primal ascent. Line 1 sets the duals to 0, so the first point only starts the estimates.
@@ -185,7 +187,8 @@ def _nemsis(
                     axpy2(rows, i, c, v, scale_sum * c, lag, k)
                 norm2 = max(grown, 0.0)
                 if fit_intercept:
-                    b += step
+                    # As for a feature of value 1, or of the rows' size where that is less: it would drown them.
+                    b += step * scalars[k, SIZES] * over_t
                     scalars[k, INTERCEPT] = b
                 if scale * scale * norm2 > radius2:
                     scale = radius[k] / math.sqrt(norm2)

@@ -113,6 +113,7 @@ def scan(
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=bool)
     w, b, v = np.zeros(X.shape[1]), 0.0, 0.0
     t = 0  # learning points so far
+    squares = 0.0  # of their norms, at most 1 each
     n_seen = {True: 0, False: 0}  # learning points of each class
     r_sum = {True: 0.0, False: 0.0}  # sums of their estimate-rewards
     weights: list[tuple[np.ndarray, float]] = []
@@ -126,6 +127,7 @@ def scan(
             # The class means of the rewards before this point.
             P, N = (r_sum[k] / n_seen[k] if n_seen[k] else 0.0 for k in (True, False))
             t += 1
+            squares += min(float(x @ x), 1.0)
             n_seen[positive] += 1
             p, eps = n_seen[True] / t, 1.0 / (2.0 * t)
             c, sign, p_y = (0, 1.0, p) if positive else (1, -1.0, 1.0 - p)
@@ -136,7 +138,7 @@ def scan(
                 a = max(a, 0.0) if monotone else a
                 step = eta0 / math.sqrt(t) * (a / p_y) * slope * sign
                 w = w + step * x
-                b = b + step if fit_intercept else b
+                b = b + step * squares / t if fit_intercept else b
                 norm = float(np.linalg.norm(w))
                 if norm > radius:
                     w = w * (radius / norm)

@@ -194,7 +194,8 @@ def nemsis(
     average : {"suffix", "all", "last"}
         Which iterates the returned model averages.
     fit_intercept : bool
-        Learn an intercept, which is never projected.
+        Learn an intercept, which is never projected. Its step is that of a feature of value 1, times the mean of
+        min(‖x‖², 1) over the points so far.
     """
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=bool)
     if len(X) == 0:
@@ -229,7 +230,7 @@ def nemsis(
             step = eta0 / math.sqrt(t) * (a / p_y) * slope * sign
             w = w + step * x
             if fit_intercept:
-                b = float(b + step)
+                b += step * float(np.minimum(np.sum(X[:t] ** 2, axis=1), 1.0).mean())
             norm = float(np.linalg.norm(w))
             if norm > radius:
                 w = w * (radius / norm)
