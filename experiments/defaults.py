@@ -11,9 +11,11 @@ import argparse
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import quapy as qp
+from joblib import Parallel, delayed
 from quapy.method.aggregative import ACC, CC, EMQ, PACC
 from quapy.protocol import APP
 from sklearn.base import clone
@@ -76,9 +78,12 @@ def against_grid(folder: Path, names: list[str], measures: list[str], seeds: int
             print(f"{name:9} {measure:9} mean {np.mean(found):9.5f} worst {np.min(found):9.5f}")
 
 
-def under_drift(folder: Path, names: list[str], seed: int, repeats: int) -> None:
-    """Print the mean absolute error under APP of four aggregations over four classifiers."""
-    classifiers = {
+METHODS = (CC, ACC, PACC, EMQ)
+
+
+def classifiers(seed: int) -> dict[str, Any]:
+    """What the aggregations are put on."""
+    return {
         "LR": LogisticRegression(max_iter=1000),
         "LR balanced": LogisticRegression(max_iter=1000, class_weight="balanced"),
         "NEMSIS:q": NEMSISClassifier("q", random_state=seed),
@@ -86,24 +91,42 @@ def under_drift(folder: Path, names: list[str], seed: int, repeats: int) -> None
         "NEMSIS:ba log.": NEMSISClassifier("ba", reward="logistic", random_state=seed),
         "SCAN:cq": SCANClassifier("cq", random_state=seed),
     }
-    methods = (CC, ACC, PACC, EMQ)
-    errors = np.full((len(names), len(classifiers), len(methods)), np.nan)
-    head = "".join(f"{method.__name__:>8}" for method in methods)
-    print(f"\n{'MAE under APP':26}{head}")
-    for i, name in enumerate(names):
-        X, y, X_test, y_test = prepare(folder, name, seed)
-        test = qp.data.LabelledCollection(X_test, y_test, classes=[-1, 1])
-        for j, (label, classifier) in enumerate(classifiers.items()):
-            for k, method in enumerate(methods):
-                with qp.util.temp_seed(seed), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    quantifier = method(clone(classifier)).fit(X, y)
-                    protocol = APP(test, 500, n_prevalences=21, repeats=repeats, random_state=seed)
-                    errors[i, j, k] = qp.evaluation.evaluate(quantifier, protocol, "mae")
-            row = "".join(f"{error:8.4f}" for error in errors[i, j])
-            print(f"{name:10} {label:15}{row}", flush=True)
-    for j, label in enumerate(classifiers):
-        print(f"{'mean':10} {label:15}" + "".join(f"{e:8.4f}" for e in errors[:, j].mean(axis=0)))
+
+
+def drift_errors(folder: Path, name: str, seed: int, repeats: int) -> np.ndarray:
+    """Mean absolute error under APP, classifiers by aggregations."""
+    X, y, X_test, y_test = prepare(folder, name, seed)
+    test = qp.data.LabelledCollection(X_test, y_test, classes=[-1, 1])
+    errors = []
+    for classifier in classifiers(seed).values():
+        row = []
+        for method in METHODS:
+            with qp.util.temp_seed(seed), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                quantifier = method(clone(classifier)).fit(X, y)
+                protocol = APP(test, 500, n_prevalences=21, repeats=repeats, random_state=seed)
+                row.append(qp.evaluation.evaluate(quantifier, protocol, "mae"))
+        errors.append(row)
+    return np.array(errors)
+
+
+def under_drift(folder: Path, names: list[str], seeds: int, repeats: int, jobs: int) -> None:
+    """Print the error of four aggregations over our classifiers and logistic regression, mean over seeds."""
+    cells = [(name, seed) for name in names for seed in range(seeds)]
+    run = Parallel(jobs, return_as="generator")
+    found = run(delayed(drift_errors)(folder, name, seed, repeats) for name, seed in cells)
+    errors: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    print(f"\n{'MAE under APP':26}" + "".join(f"{method.__name__:>8}" for method in METHODS))
+    for (name, _), cell in zip(cells, found, strict=True):
+        errors[name].append(cell)
+        if len(errors[name]) == seeds:
+            _print_errors(name, np.mean(errors[name], axis=0))
+    _print_errors("mean", np.mean([errors[name] for name in names], axis=(0, 1)))
+
+
+def _print_errors(name: str, errors: np.ndarray) -> None:
+    for label, row in zip(classifiers(0), errors, strict=True):
+        print(f"{name:10} {label:15}" + "".join(f"{error:8.4f}" for error in row), flush=True)
 
 
 def main() -> None:
@@ -112,7 +135,9 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--measures", nargs="+", default=list(MEASURES))
-    parser.add_argument("--seeds", type=int, default=5, help="0 leaves the grid out")
+    parser.add_argument("--seeds", type=int, default=5, help="splits for the grid, 0 leaves it out")
+    parser.add_argument("--drift-seeds", type=int, default=1, help="splits for APP")
+    parser.add_argument("--jobs", type=int, default=2, help="processes for APP")
     parser.add_argument(
         "--repeats", type=int, default=25, help="samples per prevalence in APP, 0 leaves it out"
     )
@@ -120,7 +145,8 @@ def main() -> None:
     if options.seeds:
         against_grid(options.data_dir, options.sets, options.measures, options.seeds)
     if options.repeats:
-        under_drift(options.data_dir, options.sets, 0, options.repeats)
+        sets, seeds = options.sets, options.drift_seeds
+        under_drift(options.data_dir, sets, seeds, options.repeats, options.jobs)
 
 
 if __name__ == "__main__":
