@@ -32,6 +32,8 @@ CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"
 (ASK_P, ASK_N, ASK_Q1, ASK_Q2, ASK_SHARE, ASK_EPS) = range(6)
 (WEIGHT_POS, WEIGHT_NEG, ZETA1, ZETA1_P, ZETA1_N, ZETA2, ZETA2_P, ZETA2_N) = range(6, 14)
 THETA = 14
+# The same for a loss.
+(ASK_LOSS_P, ASK_LOSS_N, ASK_LOSS_D, ASK_LOSS_SHARE, ASK_LOSS_EPS, LOSS, LOSS_THETA) = range(7)
 
 
 _warned = False
@@ -130,10 +132,34 @@ def duals_callback(
             a[ZETA1], a[ZETA1_P], a[ZETA1_N] = z1, a1, a2
             a[ZETA2], a[ZETA2_P], a[ZETA2_N] = z2, b1, b2
 
+    return _callback(duals, cacheable)
+
+
+@lru_cache(maxsize=256)
+def loss_callback(function: Callable, n_theta: int, cacheable: bool = True) -> Any:
+    """Compile a loss's ``f(P, N, d, p, eps, theta)`` into one that answers a kernel, as `duals_callback` does."""
+    length = LOSS_THETA + n_theta
+    function = register_jitable(function)
+
+    def loss(pointer):
+        a = numba.carray(pointer, (length,))
+        a[LOSS] = function(
+            a[ASK_LOSS_P],
+            a[ASK_LOSS_N],
+            a[ASK_LOSS_D],
+            a[ASK_LOSS_SHARE],
+            a[ASK_LOSS_EPS],
+            a[LOSS_THETA:],
+        )
+
+    return _callback(loss, cacheable)
+
+
+def _callback(function: Callable, cacheable: bool) -> Any:
     signature = types.void(types.CPointer(types.float64))
 
     def build(cached: bool) -> Any:
-        return numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(duals)
+        return numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(function)
 
     return _with_cache(build) if cacheable else build(False)
 
@@ -166,11 +192,48 @@ def compiled_result(function: Callable, what: str) -> int | str:
     return 1 if isinstance(result, types.Number | types.Boolean) else str(result)
 
 
+def _compile(function: Callable, signature: Any) -> Any:
+    return _with_cache(
+        lambda cached: numba.njit(
+            signature,
+            cache=cached,
+            nogil=True,
+            error_model="numpy",
+            # Fused multiply-adds, but NaN and inf keep their meaning: divergence must be noticed.
+            fastmath={"contract"},
+        )(function)
+    )
+
+
+class Routine:
+    """A compiled function of arrays and numbers, built on the first call: a decorator would compile at import.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    signature : numba signature
+        Types of its result and arguments.
+    """
+
+    def __init__(self, function: Callable, signature: Any):
+        self.function = function
+        self.signature = signature
+        self.compiled: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.compiled is None:
+            with _compiling:
+                if self.compiled is None:
+                    self.compiled = _compile(self.function, self.signature)
+        return self.compiled(*arguments)
+
+
 class Kernel:
     """A compiled loop over rows, built on the first call for each type of rows.
 
-    An explicit signature in a decorator would compile at import; and it must be explicit, so that the same
-    kernel takes arrays that may be written and read-only ones (memory maps).
+    Its signature must be explicit, so that the same kernel takes arrays that may be written and read-only ones (memory
+    maps).
 
     Parameters
     ----------
@@ -201,14 +264,4 @@ class Kernel:
             types.Array(numba.from_dtype(part.dtype), part.ndim, "C", readonly=True)
             for part in rows
         ]
-        signature = self.returns(types.Tuple(parts), *self.arguments)
-        return _with_cache(
-            lambda cached: numba.njit(
-                signature,
-                cache=cached,
-                nogil=True,
-                error_model="numpy",
-                # Fused multiply-adds, but NaN and inf keep their meaning: divergence must be noticed.
-                fastmath={"contract"},
-            )(self.function)
-        )
+        return _compile(self.function, self.returns(types.Tuple(parts), *self.arguments))

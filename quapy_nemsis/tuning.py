@@ -28,7 +28,7 @@ from quapy_nemsis._kernels.nemsis import REWARD_POS as SCALAR_POS
 from quapy_nemsis._kernels.nemsis import STEPS as SCALAR_STEPS
 from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis._state import Settings, State
-from quapy_nemsis.measures import BA, NSS, Measure, NegKLD
+from quapy_nemsis.measures import BA, Measure
 
 AUTO = "auto"
 STEPS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -40,11 +40,6 @@ _SMALL = 20_000
 _JUDGED_RARE, _JUDGED_LEAST, _JUDGED_MOST = 1_000, 5_000, 100_000
 _FIFTHS = 5
 _FIRST_DROP = 1 << 12
-
-
-def only_counts(measure: Measure) -> bool:
-    """Whether a measure depends on the predicted prevalence alone."""
-    return isinstance(measure, (NegKLD, NSS))
 
 
 @dataclass
@@ -78,13 +73,13 @@ class Judgement:
         return np.abs(error), np.sqrt(np.maximum((misses + alarms) / total - error**2, 0) / total)
 
     def ranking(self, measure: Measure) -> np.ndarray:
-        """A number for each candidate, the best one's greatest: its value.
+        """A number for each candidate, the best one's greatest: its value, an error's with the opposite sign.
 
         A measure that only counts ties within sampling noise for many candidates, among them classifiers at chance
         level: those within two standard errors of the best count are told apart by BA.
         """
-        values = self.values(measure)
-        if only_counts(measure):
+        values = self.values(measure) * (1.0 if measure.greater_is_better else -1.0)
+        if measure.counting:
             error, deviation = self.count_errors()
             values = np.where(error <= np.min(error + 2 * deviation), self.values(BA()), -np.inf)
         return values
@@ -129,7 +124,7 @@ def tune(
     """Train every candidate on part of the rows, judge it on the rest, and take the best."""
     rows = as_rows(X)
     share = positive.mean()
-    least = _SMALL if only_counts(settings.measure) else _JUDGED_LEAST
+    least = _SMALL if settings.measure.counting else _JUDGED_LEAST
     wanted = int(min(max(_JUDGED_RARE / min(share, 1.0 - share), least), _JUDGED_MOST))
     used = rng.permutation(len(positive))[: _MOST_ROWS + wanted]
     # Every fifth row of the rows sorted by class: folds have the share of positives of all.
@@ -137,7 +132,7 @@ def tune(
     n_folds = min(math.ceil(wanted * _FIFTHS / len(used)), _FIFTHS)
     small = len(used) <= _SMALL
     if not small:
-        n_folds = min(n_folds, 3 if only_counts(settings.measure) else 2)
+        n_folds = min(n_folds, 3 if settings.measure.counting else 2)
     tries = [replace(settings, eta0=eta0, radius=radius) for eta0, radius in pairs]
     passes = min(n_passes, 3 if small else 2)
 

@@ -50,6 +50,8 @@ class Measure:
     formula: ClassVar[str]
     #: False for errors such as CQB.
     greater_is_better: ClassVar[bool] = True
+    #: Whether it depends on the predicted prevalence alone.
+    counting: ClassVar[bool] = False
 
     @property
     def parameters(self) -> tuple[float, ...]:
@@ -119,6 +121,8 @@ class NestedMeasure(Measure):
     affine: bool = True
     #: Whether compiled code may be kept on disk; not for functions whose source may change unnoticed.
     cacheable: ClassVar[bool] = True
+    #: Whether ζ₁ grows with both rates and ζ₂ depends on the count alone, and on how far it is off.
+    count_apart: ClassVar[bool] = True
 
     # Set by the subclasses; see the comment in `quapy_nemsis.measures.nested`.
     _values: ClassVar[Callable]
@@ -196,6 +200,8 @@ class PseudoMeasure(Measure):
     #: Range [m, M] of P_quant, where known: CAN's gap shrinks at least as fast as (1 − m/M)ᵗ.
     bounds: tuple[float, float] | None = None
     cacheable: ClassVar[bool] = True
+    #: Whether P_class grows with both rates and P_quant depends on the count alone, and on how far it is off.
+    count_apart: ClassVar[bool] = True
 
     # As for a nested measure with ζ₁ = P_class, ζ₂ = P_quant and Ψ(x, y) = x − v·y; theta is (v, *parameters).
     _values: ClassVar[Callable]
@@ -249,6 +255,11 @@ class Valuation(NestedMeasure):
     def cacheable(self) -> bool:
         """As for the measure."""
         return self.measure.cacheable
+
+    @property
+    def count_apart(self) -> bool:
+        """As for the measure."""
+        return self.measure.count_apart
 
     @property
     def _values(self) -> Callable:

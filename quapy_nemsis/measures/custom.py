@@ -209,6 +209,7 @@ class _Custom(Measure):
 
     key = "custom"
     cacheable = False
+    count_apart = False
 
     def _hold(self, functions, parameters, gradients, name, formula, **more) -> None:
         parts = {

@@ -158,6 +158,7 @@ class NegKLD(NestedMeasure):
     """
 
     key = "kld"
+    counting = True
     formula = "−KLD(p, p̂)"
     _values = staticmethod(_kld_values)
     _outer = staticmethod(_kld_outer)
@@ -237,6 +238,7 @@ class NSS(NestedMeasure):
     """
 
     key = "nss"
+    counting = True
     formula = "1 − (p(1−P) − n(1−N))²"
     _values = staticmethod(_nss_values)
     _outer = staticmethod(_first)

@@ -1,0 +1,133 @@
+"""The search for the labelling that a structural learner violates most.
+
+With scores f(x_i) and labels y_i = ±1, a labelling ȳ with FN misses and FP false alarms violates its constraint by
+
+    H(ȳ) = Δ(FN, FP) − (1/|S|) Σ (y_i − ȳ_i) f(x_i),
+
+which for given FN and FP is greatest if the misses are the positives of lowest score and the false alarms the negatives
+of highest score. So H = Δ(FN, FP) + A(FN) + B(FP), with A and B partial sums of sorted scores, both concave.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+from numba.extending import register_jitable
+
+from quapy_nemsis._jit import (
+    ASK_LOSS_D,
+    ASK_LOSS_EPS,
+    ASK_LOSS_N,
+    ASK_LOSS_P,
+    ASK_LOSS_SHARE,
+    LOSS,
+    Routine,
+    call,
+    reals,
+    tables,
+)
+
+# Cells of the (FN, FP) grid that are looked at one by one.
+_LEAF = 16
+
+
+@register_jitable
+def _loss(callback, ask, misses, alarms, shift, n_pos, n_neg):
+    """Δ with rates of so many misses and false alarms, and a count that is off by ``shift`` points."""
+    total = n_pos + n_neg
+    ask[0, ASK_LOSS_P] = 1.0 - misses / n_pos
+    ask[0, ASK_LOSS_N] = 1.0 - alarms / n_neg
+    ask[0, ASK_LOSS_D] = shift / total
+    ask[0, ASK_LOSS_SHARE] = n_pos / total
+    ask[0, ASK_LOSS_EPS] = 0.5 / total
+    call(callback, ask, np.uint64(0))
+    return ask[0, LOSS]
+
+
+def _tabulate(callback, ask, n_pos, n_neg, table):
+    """Write Δ of a loss that only counts, for 0, 1, … n₊ + n₋ predicted positives."""
+    for k in range(table.shape[0]):
+        misses, alarms = max(n_pos - k, 0), max(k - n_pos, 0)
+        table[k] = _loss(callback, ask, misses, alarms, misses - alarms, n_pos, n_neg)
+
+
+@register_jitable
+def _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, a0, a1, b0, b1):
+    """At least H for all FN in [a0, a1] and FP in [b0, b1]."""
+    if not bounded:
+        return np.inf
+    n_pos, n_neg = gain_pos.shape[0] - 1, gain_neg.shape[0] - 1
+    # The worst rates of the block with the worst counts of it; A and B at their peaks or the nearest edge.
+    over = _loss(callback, ask, a1, b1, a0 - b1, n_pos, n_neg)
+    under = _loss(callback, ask, a1, b1, a1 - b0, n_pos, n_neg)
+    a, b = min(max(peaks[0], a0), a1), min(max(peaks[1], b0), b1)
+    return max(over, under) + gain_pos[a] + gain_neg[b]
+
+
+def _search(callback, ask, gain_pos, gain_neg, bounded, found):
+    """Maximum of Δ(FN, FP) + A(FN) + B(FP) over the grid, by branch and bound; FN and FP go to ``found``.
+
+    Blocks of the grid are halved until they are small or cannot hold the maximum. With bounds this takes about
+    n₊ + n₋ steps as a rule (and n₊·n₋ at worst), without them n₊·n₋.
+    """
+    n_pos, n_neg = gain_pos.shape[0] - 1, gain_neg.shape[0] - 1
+    peaks = (np.argmax(gain_pos), np.argmax(gain_neg))
+    best = -np.inf
+    # Places to begin with: what is there, the highest gains, and all wrong.
+    for a, b in ((found[0], found[1]), peaks, (0, n_neg), (n_pos, 0), (n_pos, n_neg)):
+        value = _loss(callback, ask, a, b, a - b, n_pos, n_neg) + gain_pos[a] + gain_neg[b]
+        if value > best:
+            best = value
+            found[0], found[1] = a, b
+
+    # Blocks (a0, a1, b0, b1) still to be looked at, with their bounds. Each halving leaves one behind.
+    blocks = np.empty((130, 4), dtype=np.int64)
+    bounds = np.empty(130)
+    blocks[0] = (0, n_pos, 0, n_neg)
+    bounds[0] = np.inf
+    size = 1
+    while size > 0:
+        size -= 1
+        if bounds[size] <= best:
+            continue
+        a0, a1, b0, b1 = blocks[size]
+        if (a1 - a0 + 1) * (b1 - b0 + 1) <= _LEAF:
+            for a in range(a0, a1 + 1):
+                for b in range(b0, b1 + 1):
+                    value = _loss(callback, ask, a, b, a - b, n_pos, n_neg)
+                    value += gain_pos[a] + gain_neg[b]
+                    if value > best:
+                        best = value
+                        found[0], found[1] = a, b
+            continue
+        if a1 - a0 >= b1 - b0:
+            middle = (a0 + a1) // 2
+            first, second = (a0, middle, b0, b1), (middle + 1, a1, b0, b1)
+        else:
+            middle = (b0 + b1) // 2
+            first, second = (a0, a1, b0, middle), (a0, a1, middle + 1, b1)
+        low = _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, *first)
+        high = _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, *second)
+        # The more promising half is looked at first.
+        if low > high:
+            first, second, low, high = second, first, high, low
+        for block, bound in ((first, low), (second, high)):
+            if bound > best:
+                blocks[size] = block
+                bounds[size] = bound
+                size += 1
+    return best
+
+
+tabulate = Routine(_tabulate, types.void(types.uintp, tables, types.int64, types.int64, reals))
+search = Routine(
+    _search,
+    types.float64(
+        types.uintp,
+        tables,
+        reals,
+        reals,
+        types.boolean,
+        types.Array(types.int64, 1, "C"),
+    ),
+)
