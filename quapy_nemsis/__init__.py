@@ -12,6 +12,7 @@ from typing import Any
 
 from quapy_nemsis.batch import CANClassifier
 from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
+from quapy_nemsis.losses import get_loss
 from quapy_nemsis.measures import (
     BA,
     BAKLD,
@@ -32,10 +33,23 @@ from quapy_nemsis.measures import (
     get_measure,
     make_measure,
 )
+from quapy_nemsis.minibatch import OnePassMiniBatchClassifier
+from quapy_nemsis.structural import SVMPerfClassifier
 
 __version__ = version("quapy-nemsis")
 
-_QUANTIFIERS = ("CAN", "NEMSIS", "SCAN")
+_QUANTIFIERS = (
+    "CAN",
+    "NEMSIS",
+    "OnePassMiniBatch",
+    "SCAN",
+    "SVMAE",
+    "SVMKLD",
+    "SVMNKLD",
+    "SVMPerf",
+    "SVMQ",
+    "SVMRAE",
+)
 
 __all__ = [
     "BA",
@@ -45,6 +59,11 @@ __all__ = [
     "NEMSIS",
     "NSS",
     "SCAN",
+    "SVMAE",
+    "SVMKLD",
+    "SVMNKLD",
+    "SVMQ",
+    "SVMRAE",
     "BKReward",
     "CANClassifier",
     "CQReward",
@@ -55,11 +74,16 @@ __all__ = [
     "NegKLD",
     "NestedConcave",
     "NestedMeasure",
+    "OnePassMiniBatch",
+    "OnePassMiniBatchClassifier",
     "PseudoConcave",
     "PseudoMeasure",
     "QMean",
     "QMeasure",
     "SCANClassifier",
+    "SVMPerf",
+    "SVMPerfClassifier",
+    "get_loss",
     "get_measure",
     "make_measure",
 ]

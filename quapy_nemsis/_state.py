@@ -25,21 +25,37 @@ _WORTH_THREADS = 20_000
 
 @dataclass(frozen=True)
 class Settings:
-    """A learner's checked parameters, as the kernel takes them."""
+    """A learner's checked parameters, as kernels take them."""
 
-    measure: NestedMeasure | PseudoMeasure
-    reward: int
-    counts: bool
-    monotone: bool
+    measure: Measure
     eta0: float
     radius: float
-    reward_bound: float
     fit_intercept: bool
     average: int
 
+    @property
+    def kind(self) -> tuple:
+        """What a state cannot go on without."""
+        return (self.average,)
+
 
 @dataclass(frozen=True)
-class ScanSettings(Settings):
+class NemsisSettings(Settings):
+    """The same for NEMSIS."""
+
+    reward: int
+    counts: bool
+    monotone: bool
+    reward_bound: float
+
+    @property
+    def kind(self) -> tuple:
+        """What a state cannot go on without."""
+        return self.average, self.counts
+
+
+@dataclass(frozen=True)
+class ScanSettings(NemsisSettings):
     """The same for SCAN, with the lengths of its epochs."""
 
     first_epoch: int
@@ -68,7 +84,7 @@ def together(parts: list[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
             array[:] = table[row]
 
 
-def _in_threads(work: Callable[[slice], np.ndarray], n_learners: int, n_points: int) -> np.ndarray:
+def in_threads(work: Callable[[slice], np.ndarray], n_learners: int, n_points: int) -> np.ndarray:
     """Divide learners among threads, if there is enough to do; their results joined."""
     n_threads = min(os.cpu_count() or 1, n_learners)
     if n_threads == 1 or n_learners * n_points < _WORTH_THREADS:
@@ -194,7 +210,7 @@ class State:
             return taken
 
         begin = time.perf_counter()
-        taken = _in_threads(learn, len(states), len(order))
+        taken = in_threads(learn, len(states), len(order))
         seconds = time.perf_counter() - begin
         for state in states:
             state.seconds += seconds
@@ -315,7 +331,7 @@ class ScanState(State):
             return taken
 
         begin = time.perf_counter()
-        taken = _in_threads(judge, len(states), len(part))
+        taken = in_threads(judge, len(states), len(part))
         seconds = time.perf_counter() - begin
         for count, state in zip(taken, states, strict=True):
             state.seconds += seconds

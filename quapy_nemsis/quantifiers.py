@@ -17,6 +17,9 @@ from quapy_nemsis.classifiers import (
     SCANClassifier,
     SCANParameters,
 )
+from quapy_nemsis.measures import Measure
+from quapy_nemsis.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
+from quapy_nemsis.structural import SVMPerfClassifier
 
 
 class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier):
@@ -53,8 +56,11 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
 
     def classifier_fit_predict(self, X: ArrayLike, y: ArrayLike) -> tuple[None, None]:
         """Train the learner; counting needs no predictions on training data."""
-        self.classifier = self.learner(**self.get_params(deep=False)).fit(X, y)
+        self.classifier = self.learner(**self._learner_parameters()).fit(X, y)
         return None, None
+
+    def _learner_parameters(self) -> dict[str, Any]:
+        return self.get_params(deep=False)
 
     def classify(self, X: ArrayLike) -> np.ndarray:
         """Labels of the rows, as the learner predicts them."""
@@ -160,3 +166,121 @@ class CAN(CANParameters, _ClassifyAndCount):
     """
 
     learner = CANClassifier
+
+
+class OnePassMiniBatch(OnePassMiniBatchParameters, _OnlineClassifyAndCount):
+    """Quantifier that counts the predictions of a `OnePassMiniBatchClassifier`, the paper's 1PMB.
+
+    Its parameters are those of `quapy_nemsis.OnePassMiniBatchClassifier`, on the quantifier itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = OnePassMiniBatch("kld", buffer_size=50, random_state=0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    learner = OnePassMiniBatchClassifier
+
+
+class SVMPerf(_ClassifyAndCount):
+    """Quantifier that counts the predictions of a `SVMPerfClassifier`, the structural SVM of any loss.
+
+    Its parameters are those of `quapy_nemsis.SVMPerfClassifier`, on the quantifier itself. `SVMKLD`, `SVMNKLD`, `SVMAE`,
+    `SVMRAE` and `SVMQ` are this with the loss that QuaPy gives these names to.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = SVMPerf("qgm", C=100.0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    learner = SVMPerfClassifier
+
+    def __init__(
+        self,
+        loss: str | Measure = "kld",
+        *,
+        C: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        verbose: int = 0,
+    ):
+        self.loss = loss
+        self.C = C
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.verbose = verbose
+
+
+class _FixedLoss(SVMPerf):
+    """A structural SVM with a name of its own."""
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        verbose: int = 0,
+    ):
+        super().__init__(
+            type(self).loss,
+            C=C,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            verbose=verbose,
+        )
+
+    def _learner_parameters(self) -> dict[str, Any]:
+        return {"loss": type(self).loss, **super()._learner_parameters()}
+
+
+class SVMKLD(_FixedLoss):
+    """SVM(KLD) (Esuli and Sebastiani 2015): structural SVM for the Kullback-Leibler divergence (see `SVMPerf`).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> SVMKLD(C=1000.0).fit(scale(X), y).predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    loss = "kld"
+
+
+class SVMNKLD(_FixedLoss):
+    """SVM(NKLD): structural SVM for the normalised Kullback-Leibler divergence (see `SVMPerf`)."""
+
+    loss = "nkld"
+
+
+class SVMAE(_FixedLoss):
+    """SVM(AE): structural SVM for the absolute error of the prevalence (see `SVMPerf`)."""
+
+    loss = "ae"
+
+
+class SVMRAE(_FixedLoss):
+    """SVM(RAE): structural SVM for the relative absolute error of the prevalence (see `SVMPerf`)."""
+
+    loss = "rae"
+
+
+class SVMQ(_FixedLoss):
+    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count together (see `SVMPerf`)."""
+
+    loss = "q"

@@ -67,7 +67,7 @@ class Judgement:
 
     def count_errors(self) -> tuple[np.ndarray, np.ndarray]:
         """|FN − FP|/|S| of each candidate, and its standard error."""
-        total = self.positives + self.negatives
+        total = max(self.positives + self.negatives, 1.0)
         misses, alarms = self.positives - self.hits_pos, self.negatives - self.hits_neg
         error = (misses - alarms) / total
         return np.abs(error), np.sqrt(np.maximum((misses + alarms) / total - error**2, 0) / total)

@@ -16,11 +16,13 @@ LAYERS = [
     {"rewards", "measures.base", "measures.blocks", "measures.checks"},
     {"measures.nested", "measures.pseudo", "measures.custom"},
     {"measures"},
+    {"losses"},
     {"_kernels.rows"},
-    {"_kernels.nemsis", "_kernels.level"},
-    {"_state"},
+    {"_kernels.nemsis", "_kernels.level", "_kernels.batch", "_kernels.search", "_kernels.simplex"},
+    {"_state", "_violation"},
     {"tuning", "calibration", "_linear"},
-    {"classifiers", "batch"},
+    {"online"},
+    {"classifiers", "batch", "structural", "minibatch"},
     {"quantifiers"},
 ]
 QUAPY_ALLOWED = {"quantifiers"}

@@ -29,6 +29,25 @@ def as_rows(X: Any) -> tuple:
     return (X,)
 
 
+def take_rows(rows: tuple, order: np.ndarray) -> tuple:
+    """Copies of some rows, as rows."""
+    if len(rows) == 1:
+        return (rows[0][order],)
+    lengths = np.diff(rows[2])[order]
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(rows[2].dtype)
+    # Where each entry comes from: the beginning of its row, and how far into it.
+    entries = np.arange(indptr[-1]) + np.repeat(rows[2][order] - indptr[:-1], lengths)
+    return rows[0][entries], rows[1][entries], indptr
+
+
+def join_rows(first: tuple, second: tuple) -> tuple:
+    """Rows followed by further rows."""
+    if len(first) == 1:
+        return (np.concatenate([first[0], second[0]]),)
+    indptr = np.concatenate([first[2], second[2][1:] + first[2][-1]])
+    return (*(np.concatenate(parts) for parts in zip(first[:2], second[:2], strict=True)), indptr)
+
+
 @intrinsic
 def _prefetch(typingctx, array, index):
     """Ask the memory for the cache line of ``array.ravel()[index]`` (LLVM's prefetch, read, keep)."""

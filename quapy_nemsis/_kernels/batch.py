@@ -1,0 +1,32 @@
+"""Scores of rows, and sums of rows: what a mini-batch step needs of the data."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from quapy_nemsis._jit import Kernel, real, reals, tables
+from quapy_nemsis._kernels.rows import AHEAD, axpy, dot, prefetch
+
+_order = types.Array(types.int64, 1, "C")
+
+
+def _score(rows, order, w, b, out):
+    """Write w·x + b for the rows in ``order``; w is a table of one row."""
+    total = order.shape[0]
+    for at in range(total):
+        if at + AHEAD < total:
+            prefetch(rows, order[at + AHEAD])
+        product, _ = dot(rows, order[at], w, np.uint64(0))
+        out[at] = product + b
+
+
+def _add(rows, order, factors, w):
+    """Add the rows in ``order`` to w, each times its factor."""
+    for at in range(order.shape[0]):
+        if factors[at] != 0.0:
+            axpy(rows, order[at], factors[at], w, np.uint64(0))
+
+
+score = Kernel(_score, types.void, _order, tables, real, reals)
+add = Kernel(_add, types.void, _order, reals, tables)

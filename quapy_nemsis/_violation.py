@@ -1,0 +1,95 @@
+"""Which labelling a model violates most, for a data set and a loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quapy_nemsis._jit import LOSS_THETA, loss_callback
+from quapy_nemsis._kernels.search import search, tabulate
+from quapy_nemsis.losses import Loss
+
+
+@dataclass
+class Violation:
+    """The labelling ȳ of greatest H = Δ(ȳ) − (1/|S|) Σ (y_i − ȳ_i) f(x_i)."""
+
+    #: H.
+    value: float
+    #: Δ(ȳ).
+    loss: float
+    #: (y_i − ȳ_i)/|S| of each row: 0 where labels agree, ±2/|S| where they do not.
+    weights: np.ndarray
+
+
+class Searcher:
+    """Finds the most violated labelling for any scores of the same labelled rows.
+
+    A loss that only counts is greatest, for each number of predicted positives, if these are the highest scores: one
+    sort and one scan, O(n log n). Any other takes a sort of each class and a search over the numbers of misses and
+    false alarms (see `quapy_nemsis._kernels.search`): as a rule O(n log n) too, and O(n₊·n₋) for measures of one's own,
+    of which nothing is known.
+
+    Parameters
+    ----------
+    loss : Loss
+        Δ.
+    positive : ndarray of bool of shape (n_samples,)
+        Labels; both classes must occur.
+    """
+
+    def __init__(self, loss: Loss, positive: np.ndarray):
+        self.loss = loss
+        self.positive = positive
+        self.pos, self.neg = np.flatnonzero(positive), np.flatnonzero(~positive)
+        self.found = np.zeros(2, dtype=np.int64)
+        theta = loss.theta
+        self.callback = loss_callback(loss.function, len(theta), loss.cacheable)
+        self.ask = np.zeros((1, LOSS_THETA + len(theta)))
+        self.ask[0, LOSS_THETA:] = theta
+        self.by_count = np.zeros(len(positive) + 1)
+        if loss.counting:
+            sizes = len(self.pos), len(self.neg)
+            tabulate(self.callback.address, self.ask, *sizes, self.by_count)
+
+    def __call__(self, scores: np.ndarray) -> Violation:
+        """The most violated labelling for scores f(x_i)."""
+        return self._by_count(scores) if self.loss.counting else self._by_errors(scores)
+
+    def prediction_loss(self, scores: np.ndarray) -> float:
+        """Δ of the labels that the scores predict."""
+        n_pos, n_neg = len(self.pos), len(self.neg)
+        total = n_pos + n_neg
+        P = np.count_nonzero(scores[self.pos] > 0.0) / n_pos
+        N = np.count_nonzero(scores[self.neg] <= 0.0) / n_neg
+        return self.loss.value(P, N, n_pos / total, 0.5 / total)
+
+    def _by_count(self, scores: np.ndarray) -> Violation:
+        total = len(scores)
+        order = np.argsort(-scores, kind="stable")
+        highest = np.concatenate([[0.0], np.cumsum(scores[order])])
+        # Σ ȳ_i·f(x_i), for each number of predicted positives.
+        sums = 2.0 * highest - highest[-1]
+        truth = scores[self.pos].sum() - scores[self.neg].sum()
+        values = self.by_count + (sums - truth) / total
+        k = int(np.argmax(values))
+        predicted = np.zeros(total, dtype=bool)
+        predicted[order[:k]] = True
+        weights = (self.positive.astype(float) - predicted) * (2.0 / total)
+        return Violation(float(values[k]), float(self.by_count[k]), weights)
+
+    def _by_errors(self, scores: np.ndarray) -> Violation:
+        total = len(scores)
+        lowest = self.pos[np.argsort(scores[self.pos], kind="stable")]
+        highest = self.neg[np.argsort(-scores[self.neg], kind="stable")]
+        gain_pos = np.concatenate([[0.0], np.cumsum(scores[lowest])]) * (-2.0 / total)
+        gain_neg = np.concatenate([[0.0], np.cumsum(scores[highest])]) * (2.0 / total)
+        value = search(
+            self.callback.address, self.ask, gain_pos, gain_neg, self.loss.bounded, self.found
+        )
+        misses, alarms = self.found
+        weights = np.zeros(total)
+        weights[lowest[:misses]] = 2.0 / total
+        weights[highest[:alarms]] = -2.0 / total
+        return Violation(value, value - gain_pos[misses] - gain_neg[alarms], weights)
