@@ -189,8 +189,8 @@ class OnePassMiniBatch(OnePassMiniBatchParameters, _OnlineClassifyAndCount):
 class SVMPerf(_ClassifyAndCount):
     """Quantifier that counts the predictions of a `SVMPerfClassifier`, the structural SVM of any loss.
 
-    Its parameters are those of `quapy_nemsis.SVMPerfClassifier`, on the quantifier itself. `SVMKLD`, `SVMNKLD`, `SVMAE`,
-    `SVMRAE` and `SVMQ` are this with the loss that QuaPy gives these names to.
+    Its parameters are those of `quapy_nemsis.SVMPerfClassifier`, on the quantifier itself. `SVMKLD`, `SVMNKLD`,
+    `SVMAE`, `SVMRAE` and `SVMQ` are this with the loss that QuaPy gives these names to.
 
     Examples
     --------
@@ -263,24 +263,60 @@ class SVMKLD(_FixedLoss):
 
 
 class SVMNKLD(_FixedLoss):
-    """SVM(NKLD): structural SVM for the normalised Kullback-Leibler divergence (see `SVMPerf`)."""
+    """SVM(NKLD): structural SVM for the normalised Kullback-Leibler divergence (see `SVMPerf`).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> SVMNKLD(C=100.0).fit(scale(X), y).predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
 
     loss = "nkld"
 
 
 class SVMAE(_FixedLoss):
-    """SVM(AE): structural SVM for the absolute error of the prevalence (see `SVMPerf`)."""
+    """SVM(AE): structural SVM for the absolute error of the prevalence (see `SVMPerf`).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> SVMAE(C=1000.0).fit(scale(X), y).predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
 
     loss = "ae"
 
 
 class SVMRAE(_FixedLoss):
-    """SVM(RAE): structural SVM for the relative absolute error of the prevalence (see `SVMPerf`)."""
+    """SVM(RAE): structural SVM for the relative absolute error of the prevalence (see `SVMPerf`).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> SVMRAE(C=100.0).fit(scale(X), y).predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
 
     loss = "rae"
 
 
 class SVMQ(_FixedLoss):
-    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count together (see `SVMPerf`)."""
+    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count together (see `SVMPerf`).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> SVMQ(C=100.0).fit(scale(X), y).predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
 
     loss = "q"

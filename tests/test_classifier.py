@@ -17,11 +17,28 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from quapy_nemsis import BA, BAKLD, CANClassifier, NegKLD, NEMSISClassifier, SCANClassifier
+from quapy_nemsis import (
+    BA,
+    BAKLD,
+    CANClassifier,
+    NegKLD,
+    NEMSISClassifier,
+    OnePassMiniBatchClassifier,
+    SCANClassifier,
+    SVMPerfClassifier,
+)
 from tests.conftest import make_points
 
 
-@parametrize_with_checks([NEMSISClassifier(), SCANClassifier(), CANClassifier()])
+@parametrize_with_checks(
+    [
+        NEMSISClassifier(),
+        SCANClassifier(),
+        CANClassifier(),
+        SVMPerfClassifier(),
+        OnePassMiniBatchClassifier(),
+    ]
+)
 def test_scikit_learn_contract(estimator, check):
     """No expected failures: any check that fails, fails here."""
     check(estimator)

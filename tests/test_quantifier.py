@@ -1,4 +1,4 @@
-"""NEMSIS inside QuaPy: protocols, evaluation, model selection, one-vs-all, ensembles, copies."""
+"""The quantifiers inside QuaPy: protocols, evaluation, model selection, one-vs-all, ensembles, copies."""
 
 import copy
 import pickle
@@ -17,17 +17,44 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import scale
 
-from quapy_nemsis import BAKLD, CAN, NEMSIS, SCAN, NEMSISClassifier
+from quapy_nemsis import (
+    BAKLD,
+    CAN,
+    NEMSIS,
+    SCAN,
+    SVMAE,
+    SVMKLD,
+    SVMNKLD,
+    SVMQ,
+    SVMRAE,
+    NEMSISClassifier,
+    OnePassMiniBatch,
+    SVMPerf,
+    SVMPerfClassifier,
+)
 from tests.conftest import make_points
 
 SIZE = 100
 
 # One of each kind, and a grid that must change what it learns.
-QUANTIFIERS = [NEMSIS("bakld", random_state=0), SCAN("cq", random_state=0), CAN("cq", radius=5.0)]
+QUANTIFIERS = [
+    NEMSIS("bakld", random_state=0),
+    SCAN("cq", random_state=0),
+    CAN("cq", radius=5.0),
+    SVMPerf("qgm", C=100.0),
+    SVMKLD(C=1000.0),
+    OnePassMiniBatch("kld", buffer_size=50, random_state=0),
+]
 GRIDS = [
     (NEMSIS("q", random_state=0), {"eta0": [1e-9, 1e-2, 1.0], "measure": ["q", BAKLD(0.2)]}),
     (SCAN("cq", random_state=0), {"eta0": [1e-9, 1e-2, 1.0], "measure": ["cq", "bk"]}),
     (CAN("cq"), {"radius": [1e-3, 0.1, 10.0], "measure": ["bk", "kld"]}),
+    (SVMPerf(), {"C": [1e-3, 10.0, 1000.0], "loss": ["q", "kld"]}),
+    (SVMKLD(), {"C": [1e-3, 1.0, 1000.0], "fit_intercept": [True, False]}),
+    (
+        OnePassMiniBatch(buffer_size=50, random_state=0),
+        {"eta0": [1e-9, 1e-2, 1.0], "loss": ["q", "kld"]},
+    ),
 ]
 
 
@@ -177,12 +204,12 @@ def test_copies(quantifier, train):
     np.testing.assert_array_equal(clone(quantifier).fit(X, y).predict(X), expected)
     for twin in (copy.deepcopy(quantifier), pickle.loads(pickle.dumps(quantifier))):
         np.testing.assert_array_equal(twin.predict(X), expected)
-        twin.set_params(radius=1e-9).fit(X, y)
+        twin.set_params(**{"radius" if hasattr(twin, "radius") else "C": 1e-9}).fit(X, y)
         np.testing.assert_array_equal(quantifier.predict(X), expected)
     assert repr(NEMSIS("kld", eta0=3)) == "NEMSIS(eta0=3, measure='kld')"
 
 
-@pytest.mark.parametrize("method", [NEMSIS, SCAN])
+@pytest.mark.parametrize("method", [NEMSIS, SCAN, OnePassMiniBatch])
 def test_streams(method, train):
     X, y = train
     quantifier = method()
@@ -224,3 +251,18 @@ def test_string_labels(train):
     np.testing.assert_array_equal(quantifier.classes_, ["ham", "spam"])
     expected = NEMSIS("kld", random_state=0).fit(X, y).predict(X)
     np.testing.assert_array_equal(quantifier.predict(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("quantifier", "loss"),
+    [(SVMKLD, "kld"), (SVMNKLD, "nkld"), (SVMAE, "ae"), (SVMRAE, "rae"), (SVMQ, "q")],
+)
+def test_structural_quantifiers_of_a_name(quantifier, loss, train):
+    X, y = train
+    found = quantifier(C=50.0, tol=1e-2).fit(X, y)
+    expected = SVMPerfClassifier(loss, C=50.0, tol=1e-2).fit(X, y)
+    np.testing.assert_array_equal(found.classifier_.coef_, expected.coef_)
+    assert "loss" not in found.get_params()
+    assert clone(found).C == 50.0
+    share = expected.predict(X).mean()
+    np.testing.assert_allclose(found.predict(X), [1.0 - share, share])
