@@ -332,7 +332,7 @@ def test_warm_start_over_a_grid():
         assert abs(primal[0] - primal[1]) <= 1e-4
         steps.append((warm.n_iter_, cold.n_iter_))
     assert steps[-1][0] < steps[-1][1]
-    assert warm.fit(X, y).n_iter_ == 1
+    assert warm.fit(X, y).n_iter_ <= 3
     # Planes of other data, of another loss or without an intercept are of no use.
     for change in ({"loss": "ae"}, {"fit_intercept": False}):
         other = copy.deepcopy(warm).set_params(**change).fit(X, y)

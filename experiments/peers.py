@@ -1,0 +1,182 @@
+"""The paper's peers: how fast the structural SVM is, and KLD over training time next to NEMSIS and 1PMB.
+
+Run ``python -m experiments.peers --data-dir FOLDER`` for tables, and ``--figure FILE`` for the curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from experiments.curves import choose_C, online_curve, structural_curve
+from experiments.data import from_npz, split
+from quapy_nemsis import (
+    BA,
+    NegKLD,
+    NEMSISClassifier,
+    OnePassMiniBatchClassifier,
+    SVMPerfClassifier,
+)
+
+CS = tuple(10.0**k for k in range(-2, 5))
+# Okabe and Ito's colours, with a marker each.
+STYLES = {
+    "NEMSIS-NS": ("#0072B2", "o"),
+    "NEMSIS": ("#56B4E9", "s"),
+    "1PMB": ("#E69F00", "^"),
+    "SVM(KLD)": ("#D55E00", "D"),
+}
+
+
+def timed_fit(learner: SVMPerfClassifier, X: Any, y: np.ndarray) -> float:
+    """Seconds of `fit`, compiled beforehand."""
+    SVMPerfClassifier(learner.loss, C=1.0, tol=1.0).fit(X[:200], y[:200])
+    begin = time.perf_counter()
+    learner.fit(X, y)
+    return time.perf_counter() - begin
+
+
+def quality(learner: Any, X: Any, y: np.ndarray) -> tuple[float, float]:
+    """KLD and BA."""
+    labels = learner.predict(X)
+    return abs(NegKLD().score(y, labels)), BA().score(y, labels)
+
+
+def fold(folder: Path, name: str) -> tuple:
+    """The split that the source of a data set has: X, y, X_test, y_test."""
+    X, y = from_npz(folder, name)
+    with np.load(folder / f"{name}.npz") as parts:
+        train = parts["fold"] == 0
+    return X[train].astype(float), y[train], X[~train].astype(float), y[~train]
+
+
+def over_C(folder: Path, tol: float) -> None:
+    """SVM(KLD) on adult, for each C."""
+    X, y, X_test, y_test = fold(folder, "adult")
+    print(f"SVM(KLD) on adult, {X.shape[0]:,} x {X.shape[1]} CSR, tol {tol:g}")
+    print("       C  seconds  planes      gap   KLD train  KLD test  BA train  BA test")
+    for C in CS:
+        learner = SVMPerfClassifier("kld", C=C, tol=tol, max_iter=5000)
+        seconds = timed_fit(learner, X, y)
+        (kld, ba), (kld_test, ba_test) = quality(learner, X, y), quality(learner, X_test, y_test)
+        print(
+            f"{C:8g} {seconds:8.3f} {learner.n_iter_:7} {learner.gap_:8.1e} {kld:11.2e} {kld_test:9.2e} "
+            f"{ba:9.3f} {ba_test:8.3f}",
+            flush=True,
+        )
+
+
+def over_rows(folder: Path, C: float) -> None:
+    """Time of SVM(KLD) on more and more rows of cod-rna, with the slope of log time over log n."""
+    X, y = from_npz(folder, "cod-rna")
+    X = StandardScaler().fit_transform(X)
+    order = np.random.default_rng(0).permutation(len(y))
+    print(f"\nSVM(KLD) on cod-rna, C = {C:g}: time against rows")
+    print("    rows  seconds  planes  ms a plane  slope")
+    before: tuple[int, float] | None = None
+    for rows in (10_000, 30_000, 100_000, 300_000):
+        learner = SVMPerfClassifier("kld", C=C)
+        part = order[:rows]
+        seconds = min(timed_fit(learner, X[part], y[part]) for _ in range(3))
+        each = 1e3 * seconds / learner.n_iter_
+        slope = np.nan if before is None else np.log(each / before[1]) / np.log(rows / before[0])
+        print(f"{rows:8} {seconds:8.3f} {learner.n_iter_:7} {each:11.2f} {slope:6.2f}", flush=True)
+        before = rows, each
+
+
+def two_dimensional(folder: Path) -> None:
+    """Losses of two rates on the training part of ijcnn1."""
+    X, y, X_test, y_test = split(*from_npz(folder, "ijcnn1"), seed=0)
+    print(f"\nLosses of two rates on ijcnn1, {X.shape[0]:,} x {X.shape[1]}")
+    print("loss        C  seconds  planes      gap  loss train  BA test")
+    for loss in ("q", "f1", "qgm"):
+        for C in (1.0, 100.0, 10_000.0):
+            learner = SVMPerfClassifier(loss, C=C)
+            seconds = timed_fit(learner, X, y)
+            print(
+                f"{loss:5} {C:7g} {seconds:8.3f} {learner.n_iter_:7} {learner.gap_:8.1e} "
+                f"{learner.history_['loss'][-1]:11.4f} {quality(learner, X_test, y_test)[1]:8.3f}",
+                flush=True,
+            )
+
+
+def kld_over_time(folder: Path, name: str, seed: int, passes: int) -> dict[str, np.ndarray]:
+    """Seconds, test KLD and test BA along the training of each method."""
+    X, y, X_test, y_test = split(*from_npz(folder, name), seed=seed)
+    online = {
+        "NEMSIS-NS": NEMSISClassifier("kld"),
+        "NEMSIS": NEMSISClassifier("kld", estimates="surrogate"),
+        "1PMB": OnePassMiniBatchClassifier("kld"),
+    }
+    curves = {
+        label: np.array([(s, *quality(at, X_test, y_test)) for s, at in curve])
+        for label, curve in (
+            (label, online_curve(learner, X, y, passes, seed)) for label, learner in online.items()
+        )
+    }
+    svm = SVMPerfClassifier("kld", C=choose_C("kld", X, y, seed))
+    curve = structural_curve(svm, X, y)
+    curves["SVM(KLD)"] = np.array([(s, *quality(at, X_test, y_test)) for s, at in curve])
+    return curves
+
+
+def draw(found: dict[str, dict[str, np.ndarray]], path: Path) -> None:
+    """One panel per data set: test KLD over seconds, both logarithmic."""
+    with plt.style.context("default"):
+        figure, axes = plt.subplots(
+            1, len(found), figsize=(4 * len(found), 3.6), layout="constrained", squeeze=False
+        )
+        for ax, (name, curves) in zip(axes[0], found.items(), strict=True):
+            for label, curve in curves.items():
+                colour, marker = STYLES[label]
+                ax.loglog(
+                    np.maximum(curve[:, 0], 1e-4),
+                    np.maximum(curve[:, 1], 1e-7),
+                    color=colour,
+                    marker=marker,
+                    markersize=4,
+                    label=label,
+                )
+            ax.set_title(name)
+            ax.set_xlabel("seconds of training")
+            ax.grid(alpha=0.3)
+        axes[0, 0].set_ylabel("KLD on test rows")
+        axes[0, 0].legend(fontsize=8)
+        figure.savefig(path, dpi=120)
+        plt.close(figure)
+
+
+def main() -> None:
+    """Print the tables and draw the curves."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
+    parser.add_argument("--tol", type=float, default=1e-3, help="duality gap on adult")
+    parser.add_argument("--passes", type=int, default=25, help="of the online learners' curves")
+    parser.add_argument("--figure", type=Path, help="file for the curves of KLD over time")
+    options = parser.parse_args()
+    over_C(options.data_dir, options.tol)
+    over_rows(options.data_dir, C=1000.0)
+    two_dimensional(options.data_dir)
+    if options.figure is None:
+        return
+    found = {}
+    for name in ("adult", "cod-rna", "covtype"):
+        found[name] = kld_over_time(options.data_dir, name, seed=0, passes=options.passes)
+        print(
+            f"\n{name}: KLD over training seconds\nmethod     seconds   KLD end  BA end  least KLD"
+        )
+        for label, curve in found[name].items():
+            seconds, kld, ba = curve[-1]
+            print(f"{label:9} {seconds:8.2f} {kld:9.1e} {ba:7.3f} {curve[:, 1].min():10.1e}")
+    draw(found, options.figure)
+    print(f"\n{options.figure}")
+
+
+if __name__ == "__main__":
+    main()
