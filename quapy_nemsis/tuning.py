@@ -3,7 +3,8 @@
 In `fit`, candidates are trained on one part of the rows and judged, as the averaged models that would be returned, on
 rows held out: progressive validation would judge single iterates, and after the first pass rows that were learned from.
 About 1,000 rows of the rarer class are wanted for the judgement; where a fifth of the rows holds fewer, several fifths
-are held out in turn. At most 100,000 rows are learned from. The grid follows the scale of the data: a step moves the
+are held out in turn. At most 100,000 rows are learned from, in as many passes as `fit` makes but at most five; worse
+candidates are dropped after the first two. The grid follows the scale of the data: a step moves the
 score of its row x in proportion to η₀·‖x‖², so step sizes are multiples of 1/mean‖x‖², and the finite radius a multiple
 of 1/√mean‖x‖².
 
@@ -35,42 +36,48 @@ STEPS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RADII = (math.inf, 100.0)
 STREAM_STEPS = tuple(10.0**k for k in range(-4, 4))
 
-_MOST_ROWS = 100_000
+_MOST_ROWS, _MOST_PASSES = 100_000, 5
 _SMALL = 20_000
-_JUDGED_RARE, _JUDGED_LEAST, _JUDGED_MOST = 1_000, 5_000, 100_000
-_FIFTHS = 5
+_JUDGED_RARE, _JUDGED_LEAST, _JUDGED_COUNTING, _JUDGED_MOST = 1_000, 5_000, 20_000, 100_000
+_FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
 
 
-@dataclass
 class Judgement:
-    """How candidates did: rows of positives and negatives, and hits among them per candidate."""
+    """How candidates did.
 
-    positives: float
-    negatives: float
-    hits_pos: np.ndarray
-    hits_neg: np.ndarray
+    Parameters
+    ----------
+    positives, negatives : float, or ndarray of shape (n_folds,)
+        Rows of each class that were judged.
+    hits_pos, hits_neg : ndarray of shape (n_candidates,) or (n_folds, n_candidates)
+        How many of them each candidate had right.
+    """
 
-    def rates(self, k: int) -> tuple[float, float, float, float]:
-        """(P, N, p, ε) of candidate k."""
-        total = self.positives + self.negatives
-        return (
-            float(self.hits_pos[k] / max(self.positives, 1.0)),
-            float(self.hits_neg[k] / max(self.negatives, 1.0)),
-            float(self.positives / max(total, 1.0)),
-            0.5 / max(total, 1.0),
-        )
+    def __init__(self, positives: Any, negatives: Any, hits_pos: np.ndarray, hits_neg: np.ndarray):
+        self.positives, self.negatives = np.atleast_1d(positives), np.atleast_1d(negatives)
+        self.hits_pos, self.hits_neg = np.atleast_2d(hits_pos), np.atleast_2d(hits_neg)
 
     def values(self, measure: Measure) -> np.ndarray:
-        """Measure of each candidate."""
-        return np.array([measure.value(*self.rates(k)) for k in range(len(self.hits_pos))])
+        """Measure of each candidate, at the rates over all folds."""
+        positives, negatives = float(self.positives.sum()), float(self.negatives.sum())
+        total = max(positives + negatives, 1.0)
+        P = self.hits_pos.sum(axis=0) / max(positives, 1.0)
+        N = self.hits_neg.sum(axis=0) / max(negatives, 1.0)
+        point = positives / total, 0.5 / total
+        return np.array([measure.value(*rates, *point) for rates in zip(P, N, strict=True)])
 
     def count_errors(self) -> tuple[np.ndarray, np.ndarray]:
-        """|FN − FP|/|S| of each candidate, and its standard error."""
-        total = max(self.positives + self.negatives, 1.0)
-        misses, alarms = self.positives - self.hits_pos, self.negatives - self.hits_neg
+        """|FN − FP|/|S| of each candidate, mean over folds, and its standard error.
+
+        Each fold has learners of its own, whose errors would cancel in a common count.
+        """
+        total = np.maximum(self.positives + self.negatives, 1.0)[:, np.newaxis]
+        misses = self.positives[:, np.newaxis] - self.hits_pos
+        alarms = self.negatives[:, np.newaxis] - self.hits_neg
         error = (misses - alarms) / total
-        return np.abs(error), np.sqrt(np.maximum((misses + alarms) / total - error**2, 0) / total)
+        variance = np.maximum((misses + alarms) / total - error**2, 0) / total
+        return np.abs(error).mean(axis=0), np.sqrt(variance.mean(axis=0) / len(total))
 
     def ranking(self, measure: Measure) -> np.ndarray:
         """A number for each candidate, the best one's greatest: its value, an error's with the opposite sign.
@@ -84,13 +91,17 @@ class Judgement:
             values = np.where(error <= np.min(error + 2 * deviation), self.values(BA()), -np.inf)
         return values
 
+    def order(self, measure: Measure) -> np.ndarray:
+        """Candidates from the best to the worst; among those whose counts are too far off, the nearer first."""
+        return np.lexsort([self.count_errors()[0], -self.ranking(measure)])
+
 
 @dataclass
 class Tuned:
     """What `tune` found."""
 
     settings: Settings
-    #: Per candidate: eta0, radius, value of the measure, ba; NaN where the weights were not finite.
+    #: Per candidate: eta0, radius, and when it was last judged, value of the measure and ba; NaN if not finite before.
     table: dict[str, list[float]]
     #: Scores of held-out rows under the winner's settings, and whether these rows are positive.
     scores: np.ndarray
@@ -112,6 +123,47 @@ def candidates(X: Any, eta0: Any, radius: Any) -> list[tuple[float, float]]:
     return [(step, size) for size in radii for step in steps]
 
 
+class _Fold:
+    """Rows to learn from and rows to judge by, with a learner per candidate."""
+
+    def __init__(
+        self, X: Any, positive: np.ndarray, rows: tuple, used: np.ndarray, held: np.ndarray
+    ):
+        self.rows, self.positive = rows, positive
+        self.train = used[~held]
+        self.X_judged, self.y_judged = X[used[held]], positive[used[held]]
+        self.states: dict[int, State] = {}
+
+    def learn(self, tries: dict[int, Settings], rng: np.random.Generator) -> set[int]:
+        """One pass of the candidates; those that did not stay finite."""
+        order = rng.permutation(self.train)
+        states = [self.states[k] for k in tries]
+        kind = type(states[0])
+        stayed = kind.walk_together(states, self.rows, self.positive, order, list(tries.values()))
+        return {k for k, fine in zip(tries, stayed, strict=True) if not fine}
+
+    def scores(self, tries: dict[int, Settings]) -> np.ndarray:
+        """Of the rows to judge by, one column per candidate."""
+        models = [self.states[k].model(candidate.average) for k, candidate in tries.items()]
+        weights = np.column_stack([weights for weights, _ in models])
+        return self.X_judged @ weights + np.array([intercept for _, intercept in models])
+
+
+def _folds(X: Any, positive: np.ndarray, counting: bool, rng: np.random.Generator) -> list[_Fold]:
+    """Fifths of the rows held out in turn, as many as are wanted to judge by."""
+    share = positive.mean()
+    least = _JUDGED_COUNTING if counting else _JUDGED_LEAST
+    wanted = int(min(max(_JUDGED_RARE / min(share, 1.0 - share), least), _JUDGED_MOST))
+    used = rng.permutation(len(positive))[: _MOST_ROWS + wanted]
+    # Every fifth row of the rows sorted by class: folds have the share of positives of all.
+    used = used[np.argsort(positive[used], kind="stable")]
+    n_folds = min(max(round(wanted * _FIFTHS / len(used)), 1), _FIFTHS)
+    if len(used) > _SMALL:
+        n_folds = min(n_folds, 2)
+    rows, fifth = as_rows(X), np.arange(len(used)) % _FIFTHS
+    return [_Fold(X, positive, rows, used, fifth == k) for k in range(n_folds)]
+
+
 def tune(
     X: Any,
     positive: np.ndarray,
@@ -121,63 +173,54 @@ def tune(
     n_passes: int,
     rng: np.random.Generator,
 ) -> Tuned:
-    """Train every candidate on part of the rows, judge it on the rest, and take the best."""
-    rows = as_rows(X)
-    share = positive.mean()
-    least = _SMALL if settings.measure.counting else _JUDGED_LEAST
-    wanted = int(min(max(_JUDGED_RARE / min(share, 1.0 - share), least), _JUDGED_MOST))
-    used = rng.permutation(len(positive))[: _MOST_ROWS + wanted]
-    # Every fifth row of the rows sorted by class: folds have the share of positives of all.
-    used = used[np.argsort(positive[used], kind="stable")]
-    n_folds = min(math.ceil(wanted * _FIFTHS / len(used)), _FIFTHS)
-    small = len(used) <= _SMALL
-    if not small:
-        n_folds = min(n_folds, 3 if settings.measure.counting else 2)
-    tries = [replace(settings, eta0=eta0, radius=radius) for eta0, radius in pairs]
-    passes = min(n_passes, 3 if small else 2)
+    """Train the candidates on part of the rows, judge them on the rest, and take the best.
 
-    hits_pos, hits_neg = np.zeros(len(tries)), np.zeros(len(tries))
-    failed = np.zeros(len(tries), dtype=bool)
-    all_scores, all_positive = [], []
-    for fold in range(n_folds):
-        held = np.zeros(len(used), dtype=bool)
-        held[fold::_FIFTHS] = True
-        train, judged = used[~held], used[held]
-        states = [state_type.start(X.shape[1], candidate) for candidate in tries]
-        for _ in range(passes):
-            order = rng.permutation(train)
-            alive = np.flatnonzero(~failed)
-            if not len(alive):
+    After the first and the second pass the worse half is dropped, down to four.
+    """
+    folds = _folds(X, positive, settings.measure.counting, rng)
+    tries = {
+        k: replace(settings, eta0=eta0, radius=radius) for k, (eta0, radius) in enumerate(pairs)
+    }
+    for fold in folds:
+        fold.states = {k: state_type.start(X.shape[1], tries[k]) for k in tries}
+    results = np.full((len(tries), 2), np.nan)
+    n_passes = min(n_passes, _MOST_PASSES)
+    for i in range(n_passes):
+        for fold in folds:
+            for failed in fold.learn(tries, rng):
+                del tries[failed]
+            if not tries:
                 raise FloatingPointError
-            failed[alive] = np.logical_not(
-                state_type.walk_together(
-                    [states[k] for k in alive], rows, positive, order, [tries[k] for k in alive]
-                )
-            )
-        X_judged, y = X[judged], positive[judged]
-        scores = np.zeros((len(judged), len(tries)))
-        for k in np.flatnonzero(~failed):
-            weights, intercept = states[k].model(settings.average)
-            scores[:, k] = X_judged @ weights + intercept
-        hits_pos += (scores[y] > 0).sum(axis=0)
-        hits_neg += (scores[~y] <= 0).sum(axis=0)
-        all_scores.append(scores)
-        all_positive.append(y)
-    if failed.all():
-        raise FloatingPointError
-    y = np.concatenate(all_positive)
-    judgement = Judgement(y.sum(), (~y).sum(), hits_pos, hits_neg)
-    alive = np.flatnonzero(~failed)
-    chosen = Judgement(y.sum(), (~y).sum(), hits_pos[alive], hits_neg[alive])
-    best = int(alive[np.argmax(chosen.ranking(settings.measure))])
-    nan = np.where(failed, np.nan, 0.0)
+        last = i == n_passes - 1
+        if not last and (i > 1 or len(tries) <= _FINALISTS):
+            continue
+        scores = [fold.scores(tries) for fold in folds]
+        judged = zip(scores, (fold.y_judged for fold in folds), strict=True)
+        counts = [(y.sum(), (~y).sum(), (s[y] > 0).sum(0), (s[~y] <= 0).sum(0)) for s, y in judged]
+        judgement = Judgement(*(np.array(column) for column in zip(*counts, strict=True)))
+        alive = np.array(list(tries))
+        measures = settings.measure, BA()
+        results[alive] = np.column_stack([judgement.values(measure) for measure in measures])
+        order = alive[judgement.order(settings.measure)]
+        if not last:
+            # A ball that has not been reached makes no difference: of two equals the first is enough.
+            weights = [state.v.tobytes() for state in (folds[0].states[k] for k in order)]
+            order = [k for place, k in enumerate(order) if weights[place] not in weights[:place]]
+            kept = set(order[: max((len(alive) + 1) // 2, _FINALISTS)])
+            tries = {k: candidate for k, candidate in tries.items() if k in kept}
+    best = int(order[0])
     table = {
         "eta0": [eta0 for eta0, _ in pairs],
         "radius": [radius for _, radius in pairs],
-        "value": (judgement.values(settings.measure) + nan).tolist(),
-        "ba": (judgement.values(BA()) + nan).tolist(),
+        "value": results[:, 0].tolist(),
+        "ba": results[:, 1].tolist(),
     }
-    return Tuned(tries[best], table, np.concatenate(all_scores)[:, best], y)
+    return Tuned(
+        tries[best],
+        table,
+        np.concatenate(scores)[:, list(tries).index(best)],
+        np.concatenate([fold.y_judged for fold in folds]),
+    )
 
 
 class Race:
