@@ -2,12 +2,13 @@
 
 import sys
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from experiments import accuracy, bench, demo
+from experiments import accuracy, bench, curves, defaults, demo, peers
 from experiments.data import embedded, from_npz, split
-from quapy_nemsis import BA, NegKLD, NEMSISClassifier, get_measure
+from quapy_nemsis import BA, NegKLD, NEMSISClassifier, SVMPerfClassifier, get_measure
 from tests.conftest import make_points
 
 
@@ -90,6 +91,54 @@ def test_accuracy_prints_a_line_per_method(tmp_path, monkeypatch, capsys):
     assert methods == [["q", "NEMSIS"], ["q", "CAN"], ["cq", "SCAN"], ["cq", "CAN"]]
     values = [float(line.split()[4]) for line in lines[1:]]
     assert min(values) > 0.5
+
+
+def test_curves_end_where_a_fit_does():
+    X, y = make_points(n=1200)
+    svm = SVMPerfClassifier("kld", C=100.0)
+    stages = list(curves.structural_curve(svm, X, y))
+    np.testing.assert_array_equal(stages[-1][1].coef_, svm.fit(X, y).coef_)
+    assert [stage.n_iter_ for _, stage in stages][:4] == [1, 2, 3, 5]
+    assert all(seconds > 0 for seconds, _ in stages)
+    assert curves.choose_C("kld", X, y, seed=0) in curves.CS
+    points = [
+        (seconds, learner.t_)
+        for seconds, learner in curves.online_curve(NEMSISClassifier("kld"), X, y, 2, seed=0)
+    ]
+    assert [t for _, t in points] == [500, 750, 1125, 1687, 2400]
+    assert (np.diff([seconds for seconds, _ in points]) > 0).all()
+
+
+def test_peers_on_small_data(tmp_path, monkeypatch, capsys):
+    X, y = make_points(n=2000)
+    labels = np.where(y, 1, -1)
+    for name in ("adult", "cod-rna", "ijcnn1", "covtype"):
+        np.savez(tmp_path / f"{name}.npz", X=X, y=labels, fold=np.arange(2000) % 3 == 0)
+    figure = tmp_path / "peers.png"
+    arguments = ["peers", "--data-dir", str(tmp_path), "--figure", str(figure), "--passes", "2"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    peers.main()
+    lines = capsys.readouterr().out.splitlines()
+    methods = [line.split()[0] for line in lines if line.startswith(tuple(peers.STYLES))]
+    assert methods.count("SVM(KLD)") >= 3
+    gaps = [float(line.split()[3]) for line in lines[2:9]]
+    assert max(gaps) <= 1e-3
+    assert plt.imread(figure).std() > 0.05
+
+
+def test_defaults_under_drift_on_small_data(tmp_path, monkeypatch, capsys):
+    X, y = make_points(n=1500, noise=0.5)
+    np.savez(tmp_path / "toy.npz", X=X, y=np.where(y, 1, -1))
+    arguments = ["defaults", "--data-dir", str(tmp_path), "--sets", "toy", "--seeds", "1"]
+    arguments += ["--measures", "q", "--repeats", "1", "--jobs", "1"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    defaults.main()
+    lines = capsys.readouterr().out.splitlines()
+    gap = next(line for line in lines if line.startswith("toy") and "mean" in line)
+    assert abs(float(gap.split()[3])) < 3.0
+    errors = {line[11:26].strip(): line.split()[-4:] for line in lines if line.startswith("mean")}
+    assert set(errors) == set(defaults.classifiers(0))
+    assert all(0.0 <= float(error) < 0.2 for row in errors.values() for error in row)
 
 
 # Floors on real data: 70/30 split, seed 0, standardised, the step size chosen on a fifth of train.
