@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 .PHONY: demo test slow bench lint clean
 
 demo: $(VENV)/ready
-	$(RUN) -m experiments.demo
+	$(RUN) -m experiments compare --jobs 2 --out results/demo
 
 test: lint
 	$(RUN) -m pytest

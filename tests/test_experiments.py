@@ -6,23 +6,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from experiments import accuracy, bench, curves, defaults, demo, peers
+from experiments import accuracy, bench, curves, defaults, peers
 from experiments.data import embedded, from_npz, split
 from quapy_nemsis import BA, NegKLD, NEMSISClassifier, SVMPerfClassifier, get_measure
 from tests.conftest import make_points
-
-
-def test_demo(tmp_path, monkeypatch, capsys):
-    arguments = ["demo", "--out", str(tmp_path), "--repeats", "2", "--sample-size", "50"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    demo.main()
-    printed = capsys.readouterr().out
-    assert "breast_cancer" in printed
-    for method in demo.methods():
-        assert printed.count(method) >= 3
-    png = (tmp_path / "drift.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
-    assert len(png) > 20_000
 
 
 def test_bench(monkeypatch, capsys):

@@ -1,0 +1,155 @@
+"""Pieces of long work, each written once and never half: a run that is killed goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from tqdm import tqdm
+
+
+@dataclass
+class Cell:
+    """A method on a split of a data set, evaluated on many samples.
+
+    If the method failed, ``error`` says how and the arrays are empty.
+    """
+
+    data: str
+    method: str
+    seed: int
+    #: Share of positives of each test sample, and the method's estimate of it.
+    true: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    estimated: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    #: Share of positives in the training part.
+    train_prevalence: float = float("nan")
+    fit_seconds: float = float("nan")
+    #: For all samples together.
+    predict_seconds: float = float("nan")
+    error: str = ""
+
+    def record(self) -> dict:
+        """As plain JSON."""
+        return {**asdict(self), "true": self.true.tolist(), "estimated": self.estimated.tolist()}
+
+    @classmethod
+    def from_record(cls, record: dict) -> Cell:
+        """The inverse of `record`."""
+        arrays = {name: np.array(record[name]) for name in ("true", "estimated")}
+        return cls(**{**record, **arrays})
+
+
+class Store:
+    """A folder of records, one JSON file each, named after a key of everything that determines them.
+
+    A file is written under another name and renamed when it is complete.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if need be.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, key: dict) -> Path:
+        """File of a record. The key is plain JSON; its first words are in the name, for people who look."""
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+        words = [str(value) for value in key.values() if isinstance(value, str | int)][:3]
+        name = "-".join("".join(c if c.isalnum() else "_" for c in word)[:30] for word in words)
+        return self.folder / f"{name}-{digest}.json"
+
+    def save(self, key: dict, record: dict) -> None:
+        """Write a record, all or nothing."""
+        handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(record, file)
+            os.replace(temporary, self.path(key))
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def load(self, key: dict) -> dict | None:
+        """The record, or None if it is not there (or not readable: then it is computed anew)."""
+        try:
+            return json.loads(self.path(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+
+def _compute_one(function: Callable[[Any], dict], task: Any, key: dict, folder: Path) -> dict:
+    record = function(task)
+    Store(folder).save(key, record)
+    return record
+
+
+def compute(
+    function: Callable[[Any], dict],
+    tasks: list[Any],
+    keys: list[dict],
+    folder: Path,
+    *,
+    jobs: int = 1,
+    retry: bool = False,
+) -> list[dict]:
+    """Records of all tasks, in their order: those that are in the folder, and the others, computed now.
+
+    Parameters
+    ----------
+    function : callable
+        From a task to its record.
+    tasks, keys : list
+        What to compute, and what it is filed under.
+    folder : Path
+        Where records are kept, each written as soon as it is finished.
+    jobs : int, default=1
+        Processes.
+    retry : bool, default=False
+        Whether to compute anew what has an ``error``.
+    """
+    store = Store(folder)
+    found: dict[int, dict] = {}
+    for i, key in enumerate(keys):
+        record = store.load(key)
+        if record is not None and not (retry and record.get("error")):
+            found[i] = record
+    missing = [i for i in range(len(tasks)) if i not in found]
+    if len(missing) < len(tasks):
+        print(f"{len(tasks) - len(missing)} of {len(tasks)} are there already", flush=True)
+    work = (delayed(_compute_one)(function, tasks[i], keys[i], folder) for i in missing)
+    results = Parallel(jobs, return_as="generator")(work)
+    names = [store.path(keys[i]).stem.rpartition("-")[0] for i in missing]
+    for i, record in zip(missing, _with_progress(results, names), strict=True):
+        found[i] = record
+    return [found[i] for i in range(len(tasks))]
+
+
+def _with_progress(records: Iterator[dict], names: list[str]) -> Iterator[dict]:
+    """A bar with the remaining time on a terminal, a line per record in a log."""
+    if sys.stderr.isatty():
+        bar = tqdm(total=len(names), dynamic_ncols=True)
+        for name, record in zip(names, records, strict=True):
+            bar.set_postfix_str(name)
+            bar.update()
+            yield record
+        bar.close()
+        return
+    begin = time.perf_counter()
+    for done, (name, record) in enumerate(zip(names, records, strict=True), start=1):
+        left = (time.perf_counter() - begin) / done * (len(names) - done)
+        outcome = f": {record['error']}" if record.get("error") else ""
+        print(f"[{done}/{len(names)}, {left:.0f} s left] {name}{outcome}", flush=True)
+        yield record

@@ -1,0 +1,105 @@
+"""Data sets × methods × seeds under a protocol of QuaPy: cells that are computed once and kept."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import quapy as qp
+from quapy.protocol import APP, NPP, UPP
+from threadpoolctl import threadpool_limits
+
+from experiments import data, methods
+from experiments.cells import Cell, Store, compute
+
+PROTOCOLS = {"APP": APP, "NPP": NPP, "UPP": UPP}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How test samples are drawn."""
+
+    #: "APP" (a grid of prevalences), "UPP" (prevalences at random) or "NPP" (as in the test part).
+    name: str = "APP"
+    sample_size: int = 100
+    #: Samples per prevalence of APP, samples in all of the others.
+    repeats: int = 25
+    #: Points of APP's grid.
+    n_prevalences: int = 21
+
+    def on(self, collection: qp.data.LabelledCollection, seed: int) -> Any:
+        """QuaPy's protocol over a collection."""
+        options: dict[str, Any] = {"repeats": self.repeats, "random_state": seed}
+        if self.name == "APP":
+            options["n_prevalences"] = self.n_prevalences
+        return PROTOCOLS[self.name](collection, self.sample_size, **options)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a cell is made from."""
+
+    source: data.Source
+    method: str
+    seed: int
+    protocol: Protocol
+
+    def key(self, fingerprint: str) -> dict:
+        """All that determines the cell, as plain JSON."""
+        return {
+            "data": self.source.name,
+            "method": self.method,
+            "seed": self.seed,
+            "protocol": asdict(self.protocol),
+            "rows": fingerprint,
+            "version": qp.__version__,
+        }
+
+
+def run_task(task: Task) -> Cell:
+    """Train the method on a split and let it estimate every sample; what goes wrong is written down."""
+    cell = Cell(task.source.name, task.method, task.seed)
+    try:
+        with threadpool_limits(1), qp.util.temp_seed(task.seed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            X, y, X_test, y_test = data.prepare(task.source, task.seed)
+            cell.train_prevalence = float(y.mean())
+            begin = time.perf_counter()
+            quantifier = methods.method(task.method)(X, y, task.seed).fit(X, y)
+            cell.fit_seconds = time.perf_counter() - begin
+            test = qp.data.LabelledCollection(X_test, y_test, classes=[0, 1])
+            protocol = task.protocol.on(test, task.seed)
+            begin = time.perf_counter()
+            true, estimated = qp.evaluation.prediction(quantifier, protocol, aggr_speedup="force")
+            cell.predict_seconds = time.perf_counter() - begin
+        cell.true, cell.estimated = true[:, 1], estimated[:, 1]
+    except Exception as error:  # a method can fail in any way, and must not stop the rest
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        cell.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+    return cell
+
+
+def _run_record(task: Task) -> dict:
+    return run_task(task).record()
+
+
+def keys(tasks: list[Task]) -> list[dict]:
+    """What cells are filed under."""
+    prints = {source: data.load(source).fingerprint for source in {task.source for task in tasks}}
+    return [task.key(prints[task.source]) for task in tasks]
+
+
+def run(tasks: list[Task], folder: Path, jobs: int = 1, retry: bool = False) -> list[Cell]:
+    """Cells of all tasks, in their order (see `experiments.cells.compute`)."""
+    records = compute(_run_record, tasks, keys(tasks), folder, jobs=jobs, retry=retry)
+    return [Cell.from_record(record) for record in records]
+
+
+def finished(tasks: list[Task], folder: Path) -> list[Cell]:
+    """Cells that are there already."""
+    records = (Store(folder).load(key) for key in keys(tasks))
+    return [Cell.from_record(record) for record in records if record is not None]

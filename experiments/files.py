@@ -1,0 +1,345 @@
+"""Data files of users."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import hashlib
+import io
+import logging
+import numbers
+import os
+import re
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from sklearn.datasets import load_svmlight_file
+
+from experiments.prepare import as_floats, kind, listed, text
+
+CSR_PARTS = ("data", "indices", "indptr", "shape")
+UNREADABLE = (
+    *(ValueError, OSError, EOFError, KeyError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Fault(ValueError):
+    """What is wrong with a file and what to do."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features, labels (True is positive), missing values of columns and sha256 of a file."""
+
+    features: Any
+    y: np.ndarray
+    name: str
+    missing: dict[str, int]
+    fingerprint: str
+
+
+def read_file(path: Path, target: str | None, positive: str | None) -> Table:
+    """Read a data file.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its suffix tells the format.
+    target : str or None
+        The column of the labels; needed for CSV and Parquet, without effect for npz and LIBSVM.
+    positive : str or None
+        The positive label, as text; all other labels are negative. None takes the greater of two.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file; check the path")
+    suffix = known_suffix(path)
+    try:
+        check_content(path)
+        features, labels = READERS[suffix](path, target)
+        check_shape(features)
+        y = is_positive(np.asarray(labels), positive)
+        check_finite(features)
+    except Fault as fault:
+        raise Fault(f"{path}: {fault}") from fault.__cause__
+    except UNREADABLE as error:
+        wrong = f"broken or cut short, or not a {suffix} file ({error})"
+        raise Fault(f"{path}: {wrong}; fetch or write it again") from error
+    return Table(
+        features, y, path.name[: -len(suffix)], counts(features, pd.isna), fingerprint(path)
+    )
+
+
+def known_suffix(path: Path) -> str:
+    """The suffix of a file of a known format, in lower case."""
+    for suffix in READERS:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise Fault(f"{path}: unknown format; known suffixes are {', '.join(READERS)}")
+
+
+def check_content(path: Path) -> None:
+    """Refuse a file that may not be read or that has nothing in it."""
+    if not os.access(path, os.R_OK):
+        raise Fault("no permission to read the file; change its permissions")
+    if path.stat().st_size == 0:
+        raise Fault("the file is empty; give one with data")
+
+
+def fingerprint(path: Path, block: int = 2**20) -> str:
+    """The sha256 of the file's bytes, in hexadecimal, read in blocks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(block):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file open for reading bytes, unpacked when it is a gz file."""
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def read_csv(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+    """Features and labels of a CSV or TSV file in UTF-8."""
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    try:
+        with opened(path) as file, warnings.catch_warnings(record=True) as cut:
+            warnings.simplefilter("always", pd.errors.ParserWarning)
+            frame = pd.read_csv(file, sep=separator, index_col=False, low_memory=False)
+    except pd.errors.EmptyDataError:
+        raise Fault("the file is empty; give one with a header and rows") from None
+    except pd.errors.ParserError as error:
+        raise Fault(plain(error)) from error
+    except UnicodeDecodeError as error:
+        line = undecodable_line(path)
+        raise Fault(f"line {line} is not UTF-8; save the file as UTF-8") from error
+    check_widths(path, separator, every=bool(cut) or bool(frame.iloc[:, -1].isna().any()))
+    return apart(frame, target)
+
+
+def plain(error: Exception) -> str:
+    """The message of the parser of pandas in plain words."""
+    ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+    if ragged:
+        return "line {1} has {2} fields, not {0}; repair or quote it".format(*ragged.groups())
+    quote = re.search(r"EOF inside string starting at row (\d+)", str(error))
+    if quote:
+        return f"a quote opened in row {quote[1]} (the header is row 0) is not closed; close it"
+    return f"the file cannot be parsed ({str(error).strip()}); repair it"
+
+
+def check_widths(path: Path, separator: str, every: bool) -> None:
+    """Compare the lengths of rows with the header: of the first row, or of every row.
+
+    pandas refuses rows that are longer than those before; but after a long first row it cuts rows,
+    with a warning, and it fills up short rows, so that these end in a missing value.
+    """
+    with opened(path) as file:
+        rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=separator)
+        try:
+            width = len(next(filter(None, rows)))
+            for row in filter(None, rows):
+                ends_open = len(row) == width + 1 and not row[-1]
+                if len(row) != width and not ends_open and "".join(row).strip():
+                    wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
+                    raise Fault(f"{wrong}; repair or quote it")
+                if not every:
+                    return
+        except csv.Error as error:  # a field of more than 128 KiB
+            logger.info("%s: the lengths of the rows were not compared: %s", path, error)
+
+
+def undecodable_line(path: Path) -> int:
+    """The number of the first line that is not UTF-8."""
+    with opened(path) as file:
+        lines = enumerate(file, start=1)
+        return next(n for n, line in lines if line.decode(errors="ignore").encode() != line)
+
+
+def read_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+    """Features and labels of a Parquet file; an index that pandas stored in it is left out."""
+    try:
+        return apart(pd.read_parquet(path).reset_index(drop=True), target)
+    except ImportError as error:
+        raise Fault("Parquet files need pyarrow: pip install pyarrow") from error
+
+
+def apart(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+    """The feature columns and the target column."""
+    frame.columns = frame.columns.map(str)
+    names = list(frame.columns)
+    if target in names:
+        return frame.drop(columns=target), frame[target]
+    columns = f"the columns are {listed(names)}"
+    if len(names) == 1:
+        columns += " (only one: is the separator right?)"
+    if target is None:
+        raise Fault(f"name the column of the labels with --target; {columns}")
+    lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(target.lower(), lower, n=1)
+    hint = f"did you mean {lower[close[0]]!r}? " if close else ""
+    raise Fault(f"there is no column {target!r} for --target; {hint}{columns}")
+
+
+def read_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
+    """Features and labels of an npz file: y and X, or y and the CSR parts."""
+    parts = npz_parts(path)
+    if "y" not in parts or not ("X" in parts or set(CSR_PARTS) <= set(parts)):
+        wanted = f"y and X, or y and the CSR parts {', '.join(CSR_PARTS)}"
+        raise Fault(f"the file must hold {wanted}; it holds {listed(sorted(parts))}")
+    X, y = parts["X"] if "X" in parts else csr(parts), parts["y"]
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        found = f"shape {X.shape} and type {X.dtype}"
+        raise Fault(f"the features have {found}; save a two-dimensional array of numbers")
+    if y.shape != X.shape[:1]:
+        raise Fault(f"y has shape {y.shape}, the features {X.shape}; save one label per row")
+    return X.astype(np.float32 if X.dtype == np.float32 else np.float64), y
+
+
+def npz_parts(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file; Python objects in it are not loaded."""
+    if not zipfile.is_zipfile(path):
+        raise zipfile.BadZipFile("not a whole npz file")
+    with np.load(path, allow_pickle=False) as file:
+        parts = {}
+        for key in file.files:
+            try:
+                parts[key] = np.asarray(file[key])
+            except ValueError as error:
+                if "allow_pickle" not in str(error):
+                    raise
+                why = f"{key!r} holds Python objects, not loaded because they can run code"
+                raise Fault(f"{why}; save arrays of numbers or strings") from error
+        return parts
+
+
+def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
+    """The CSR matrix of its parts, checked."""
+    try:
+        if "format" in parts and parts["format"].item() not in (b"csr", "csr"):
+            raise ValueError(f"the format is {parts['format'].item()!r}")
+        data, indices, indptr, shape = (parts[name] for name in CSR_PARTS)
+        X = scipy.sparse.csr_matrix((data, indices, indptr), shape=tuple(map(int, shape)))
+        X.check_format(full_check=True)
+        X.sum_duplicates()
+    except (ValueError, TypeError, IndexError) as error:
+        raise Fault(f"{', '.join(CSR_PARTS)} are not of a CSR matrix ({error})") from error
+    return X
+
+
+def read_libsvm(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
+    """Features and labels of a LIBSVM text file."""
+    try:
+        return load_svmlight_file(str(path))
+    except (ValueError, OverflowError) as error:
+        number, line = bad_line(path.read_bytes().split(b"\n"))
+        wrong = f"line {number} is not LIBSVM text ({line[:60]!r}: {error})"
+        wanted = "'label index:value index:value ...' with rising indices"
+        raise Fault(f"{wrong}; lines must read {wanted}") from error
+
+
+def bad_line(lines: list[bytes]) -> tuple[int, str]:
+    """The number and the text of the first line that does not parse, found by halving."""
+    start, stop = 0, len(lines)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            load_svmlight_file(io.BytesIO(b"\n".join(lines[start:middle])))
+            start = middle
+        except (ValueError, OverflowError):
+            stop = middle
+    return start + 1, lines[start].decode("utf-8", errors="replace")
+
+
+READERS: dict[str, Callable[[Path, str | None], tuple[Any, Any]]] = {
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv"), read_csv),
+    **dict.fromkeys((".parquet", ".pq"), read_parquet),
+    **dict.fromkeys((".npz",), read_npz),
+    **dict.fromkeys((".libsvm", ".svm", ".svmlight", ".txt"), read_libsvm),
+}
+
+
+def check_shape(features: Any) -> None:
+    """Refuse a table without rows or without features."""
+    if features.shape[0] == 0:
+        raise Fault("the file has no rows of data; give one with some")
+    if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
+        raise Fault("there are labels but no features; give a file with both")
+
+
+def is_positive(values: np.ndarray, positive: str | None) -> np.ndarray:
+    """Which of the labels are positive."""
+    missing = np.flatnonzero(pd.isna(values))
+    if len(missing):
+        wrong = f"{len(missing)} rows have no label, first row {missing[0] + 1} of the data"
+        counted = "in text files, NA, None, nan and null also count as missing"
+        raise Fault(f"{wrong}; fill them in or remove these rows ({counted})")
+    try:
+        labels, codes = np.unique(values, return_inverse=True)
+    except (TypeError, ValueError) as error:
+        raise Fault(f"the labels cannot be sorted ({error}); use numbers or text") from error
+    if len(labels) < 2:
+        raise Fault(f"the only label is {listed(labels)}; give a file with two classes")
+    if positive is None and len(labels) > 2:
+        found = f"there are {len(labels)} labels, {listed(labels, 10)}"
+        raise Fault(f"{found}; give the positive one with --positive")
+    if positive is None:
+        return codes == 1
+    chosen = [code for code, label in enumerate(labels) if is_same(label, positive)]
+    if not chosen:
+        raise Fault(f"no label is {positive!r}; give --positive one of {listed(labels)}")
+    return codes == chosen[0]
+
+
+def is_same(label: Any, wanted: str) -> bool:
+    """Whether a label is the one given as text; 1 is also 1.0 and +1, True is also true."""
+    if isinstance(label, bool | np.bool_):
+        return text(label).lower() == wanted.lower()
+    try:
+        equal = isinstance(label, numbers.Real) and float(label) == float(wanted)
+        return equal or text(label) == wanted
+    except ValueError:
+        return False
+
+
+def check_finite(features: Any) -> None:
+    """Refuse infinite numbers."""
+    infinite = counts(features, is_infinite)
+    if infinite:
+        names = listed(list(infinite))
+        raise Fault(
+            f"infinite values in the columns {names}; replace them with numbers or leave them empty"
+        )
+
+
+def is_infinite(values: Any) -> Any:
+    """Which values are infinite numbers."""
+    if not isinstance(values, pd.Series):
+        return np.isinf(values)
+    return np.isinf(as_floats(values)) if kind(values) == "number" else values.isna() & False
+
+
+def counts(features: Any, test: Callable[[Any], Any]) -> dict[str, int]:
+    """How many values pass the test, of each column where any do; arrays count columns from 0."""
+    if isinstance(features, pd.DataFrame):
+        found = {name: int(test(features[name]).sum()) for name in features}
+        return {name: count for name, count in found.items() if count}
+    if scipy.sparse.issparse(features):
+        columns = features.indices[test(features.data)]
+    else:
+        columns = np.nonzero(test(features))[1]
+    found = zip(*np.unique(columns, return_counts=True), strict=True)
+    return {str(name): int(count) for name, count in found}

@@ -1,0 +1,349 @@
+"""Figures of a comparison, made without pyplot: they need no screen and no closing."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from typing import Any
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.transforms import Bbox, ScaledTranslation, blended_transform_factory
+
+from experiments.cells import Cell
+from experiments.stats import (
+    NAMES,
+    Ranking,
+    Table,
+    base_name,
+    cliques,
+    distinct,
+    errors,
+    failure,
+)
+
+#: Okabe and Ito's colours, told apart by colour-blind readers too; without yellow, which is too
+#: pale for lines on white.
+COLOURS = ("#000000", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+#: As many as have no common divisor with the colours, so that pairs repeat late.
+MARKERS = ("o", "s", "v", "^", "D", "X", "P", "*", "<", ">")
+LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
+#: Points between a marker and its label.
+GAP = 14
+#: Panels side by side.
+COLUMNS = 3
+
+# Importing QuaPy changes matplotlib's settings for everyone.
+plain = matplotlib.style.context("default")
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour, marker and line of a method, the same in all figures."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": LINES[index // len(COLOURS) % len(LINES)],
+    }
+
+
+def literal(text: str, width: int = 34) -> str:
+    """Text that matplotlib shows as it is, in lines of a width: a $ would begin a formula."""
+    return textwrap.fill(text, width).replace("$", r"\$")
+
+
+def panels(n: int, width: float, height: float, columns: int, **shared: bool) -> list[Axes]:
+    """Axes of a new figure, side by side in rows of some columns; the last row may be shorter."""
+    columns = min(n, columns)
+    rows = math.ceil(n / columns)
+    # Half an inch each for what is around all panels: labels, and a title or a legend.
+    size = max(width * columns, 6.0) + 0.5, height * rows + 0.5
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for ax in axes[n:]:
+        ax.remove()
+    return list(axes[:n])
+
+
+def legend_below(figure: Figure, axes: list[Axes]) -> None:
+    """One legend for all panels, below them, in as many columns as have room."""
+    lines = {line.get_label(): line for ax in axes for line in ax.get_lines()}
+    if not lines:
+        return
+    longest = max(len(str(name)) for name in lines)
+    columns = max(1, int(figure.get_figwidth() / (0.7 + 0.085 * longest)))
+    rows = math.ceil(len(lines) / columns)
+    # Otherwise the panels would lose what the legend takes.
+    figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+    figure.legend(
+        handles=[*lines.values()],
+        loc="outside lower center",
+        ncols=math.ceil(len(lines) / rows),
+        fontsize=9,
+        handlelength=3.6,
+    )
+
+
+def binned(x: np.ndarray, y: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Mean of x, and mean and standard deviation of y, in each bin of x that is not empty."""
+    bins = np.digitize(x, edges[1:-1])
+    parts = [(x[bins == b], y[bins == b]) for b in np.unique(bins)]
+    return (
+        np.array([part.mean() for part, _ in parts]),
+        np.array([part.mean() for _, part in parts]),
+        np.array([part.std() for _, part in parts]),
+    )
+
+
+def select(cells: list[Cell], data: str, method: str) -> list[Cell]:
+    """Cells of a method on a data set that have a result."""
+    return [c for c in cells if c.data == data and c.method == method and not failure(c)]
+
+
+def drift_curves(cells: list[Cell], metric: str, sample_size: int) -> Figure:
+    """Mean error against the drift from training to test prevalence, one panel per data set."""
+    data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
+    curves: dict[str, dict[str, tuple[np.ndarray, ...]]] = {name: {} for name in data}
+    for name in data:
+        for method in methods:
+            if found := select(cells, name, method):
+                drift = np.concatenate([np.abs(c.true - c.train_prevalence) for c in found])
+                error = np.concatenate([errors(c, metric, sample_size) for c in found])
+                curves[name][method] = binned(drift, error, np.linspace(0.0, 1.0, 11))
+    # Apart from the errors: they may import QuaPy, which would change the settings half way.
+    return draw_curves(curves, methods, NAMES[base_name(metric)])
+
+
+@plain
+def draw_curves(
+    curves: dict[str, dict[str, tuple[np.ndarray, ...]]], methods: list[str], name: str
+) -> Figure:
+    """Draw the drift curves of each data set and method."""
+    axes = panels(len(curves), 4.2, 3.6, COLUMNS)
+    for ax, (data, lines) in zip(axes, curves.items(), strict=True):
+        for method, (x, mean, _) in lines.items():
+            style = look(methods.index(method))
+            ax.plot(x, mean, markersize=5, label=literal(method), **style)
+        ax.set_title(literal(data), fontsize=11)
+        ax.set_xlim(left=0.0)
+        ax.set_ylim(bottom=0.0)
+        ax.grid(alpha=0.3)
+    figure = axes[0].figure
+    # Not as a label of the figure, where the legend would cover it.
+    for ax in axes[-COLUMNS:]:
+        ax.set_xlabel("drift |p′ − p| from training to test")
+    for ax in axes[::COLUMNS]:
+        ax.set_ylabel(name)
+    legend_below(figure, axes)
+    return figure
+
+
+@plain
+def diagonal(cells: list[Cell], data: str) -> Figure:
+    """Estimated against true prevalence on a data set, one panel per method.
+
+    The line is the mean of the estimates, the band one standard deviation to each side.
+    """
+    methods = distinct(c.method for c in cells)
+    axes = panels(len(methods), 2.5, 2.5, 4, sharex=True, sharey=True)
+    for index, (ax, method) in enumerate(zip(axes, methods, strict=True)):
+        ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=1.0)
+        if found := select(cells, data, method):
+            true, estimated = (
+                np.concatenate([getattr(c, part) for c in found]) for part in ("true", "estimated")
+            )
+            x, mean, spread = binned(true, estimated, np.linspace(0.0, 1.0, 22))
+            colour = look(index)["color"]
+            ax.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
+            ax.plot(x, mean, color=colour, linewidth=1.6)
+        else:
+            ax.text(0.95, 0.1, "no result", ha="right", color="0.35")
+        ax.set_title(literal(method, 26), fontsize=9)
+        ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
+        ax.set_xticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
+        ax.set_yticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
+        # Also above a gap in the last row.
+        ax.tick_params(labelbottom=index + 4 >= len(methods))
+        ax.grid(alpha=0.3)
+    figure = axes[0].figure
+    figure.suptitle(literal(data, 60), fontsize=12)
+    figure.supxlabel("true prevalence", fontsize=11)
+    figure.supylabel("estimated prevalence", fontsize=11)
+    return figure
+
+
+def mean_seconds(cells: list[Cell], table: Table) -> np.ndarray:
+    """Mean seconds of training of each method, every data set counting alike."""
+    seconds = []
+    for method in table.methods:
+        sets = [[c.fit_seconds for c in select(cells, d, method)] for d in table.data]
+        seconds.append(np.mean([np.mean(s) for s in sets if s]) if any(sets) else np.nan)
+    return np.array(seconds)
+
+
+def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
+    """Write names beside points, moved up or down where they would cover a point or each other."""
+    figure = ax.figure
+    figure.draw_without_rendering()
+    frame, pixel = ax.get_window_extent(), figure.dpi / 72.0
+    points = ax.transData.transform(np.column_stack([x, y]))
+    taken = [Bbox([point - 5 * pixel, point + 5 * pixel]) for point in points]
+    for k in np.argsort(y):
+        side = 1 if points[k, 0] < frame.x0 + 0.6 * frame.width else -1
+        label = ax.annotate(
+            literal(names[k]),
+            (x[k], y[k]),
+            xytext=(GAP * side, 0),
+            textcoords="offset points",
+            ha="left" if side == 1 else "right",
+            va="center",
+            fontsize=9,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": "0.6",
+                "linewidth": 0.7,
+                "shrinkA": 0,
+                "shrinkB": 4,
+                "relpos": (0.0 if side == 1 else 1.0, 0.5),
+            },
+        )
+        # The layout is done: labels must not move the points any more.
+        label.set_in_layout(False)
+        # Of an annotation only the size of its text is known before it is drawn.
+        width, height = Text.get_window_extent(label).size
+        x0 = points[k, 0] + (GAP * pixel if side == 1 else -GAP * pixel - width)
+        box = Bbox.from_bounds(x0, points[k, 1] - height / 2, width, height)
+        shift = free_shift(box, taken, frame, pixel)
+        taken.append(box.translated(0.0, shift * pixel))
+        label.xyann = (GAP * side, shift)
+
+
+def free_shift(box: Bbox, taken: list[Bbox], frame: Bbox, pixel: float) -> float:
+    """Least vertical shift, in points, that takes a box away from others; 0 if there is none."""
+    for shift in sorted(range(-300, 301, 3), key=abs):
+        moved = box.translated(0.0, shift * pixel)
+        inside = frame.y0 < moved.y0 and moved.y1 < frame.y1
+        if inside and not moved.count_overlaps(taken):
+            return shift
+    return 0
+
+
+def log_seconds(ax: Axes, seconds: np.ndarray) -> None:
+    """A logarithmic axis with plain numbers, and enough of them in a short range too."""
+    ax.set_xscale("log")
+    if len(seconds):
+        ax.set_xlim(seconds.min() / 1.7, seconds.max() * 1.7)
+    low, high = ax.get_xlim()
+    steps = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 1e4 * low else (1,)
+    ax.xaxis.set_major_locator(LogLocator(subs=[float(step) for step in steps]))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+@plain
+def time_quality(cells: list[Cell], table: Table) -> Figure:
+    """Mean error against mean seconds of training, over all data sets.
+
+    Methods without a result on one of the data sets are left out: their means would be over
+    other data.
+    """
+    seconds = np.maximum(mean_seconds(cells, table), 1e-6)
+    shown = np.flatnonzero(np.isfinite(seconds) & np.isfinite(table.averages))
+    figure = Figure(figsize=(7.2, 4.8), layout="constrained")
+    ax = figure.subplots()
+    for k in shown:
+        style = look(k)
+        ax.plot(seconds[k], table.averages[k], style["marker"], color=style["color"], markersize=8)
+    ax.margins(y=0.15)
+    log_seconds(ax, seconds[shown])
+    ax.set_xlabel("mean seconds of training")
+    ax.set_ylabel(f"mean {NAMES[table.metric]}")
+    ax.grid(alpha=0.3)
+    if len(shown):
+        names = [table.methods[k] for k in shown]
+        place_labels(ax, seconds[shown], table.averages[shown], names)
+    else:
+        ax.text(
+            0.5, 0.5, "no method has results on all data sets", ha="center", transform=ax.transAxes
+        )
+    return figure
+
+
+@plain
+def rank_diagram(ranking: Ranking | None) -> Figure | None:
+    """Mean ranks with their critical difference; bars join methods that do not differ.
+
+    None where it would tell nothing: fewer than two data sets or three methods.
+    """
+    if ranking is None or len(ranking.methods) < 3:
+        return None
+    n, groups = len(ranking.methods), cliques(ranking.ranks, ranking.critical_difference)
+    half = math.ceil(n / 2)
+    top = 0.5 + 0.4 * len(groups)
+    figure = Figure(figsize=(9.0, 1.4 + 0.3 * (top + half)), layout="constrained")
+    ax = figure.subplots()
+    end = max(n, 1.0 + ranking.critical_difference)
+    ax.set(xlim=(1.0, end), ylim=(top + half, 0.0))
+    ax.spines[["left", "right", "bottom"]].set_visible(False)
+    ax.xaxis.tick_top()
+    ax.set_xticks(range(1, n + 1))
+    ax.set_yticks([])
+    draw_names(ax, ranking, top, end)
+    for level, (first, last) in enumerate(groups):
+        height = 0.4 + 0.4 * level
+        bar = [first - 0.006 * end, last + 0.006 * end]
+        ax.plot(bar, [height, height], color="#D55E00", linewidth=4, clip_on=False)
+    draw_difference(ax, ranking.critical_difference)
+    return figure
+
+
+def draw_names(ax: Axes, ranking: Ranking, top: float, end: float) -> None:
+    """Lines from the axis to the names: the better half on the left, the others on the right."""
+    n = len(ranking.methods)
+    half = math.ceil(n / 2)
+    for place, k in enumerate(np.argsort(ranking.ranks, kind="stable")):
+        better = place < half
+        x, side = ranking.ranks[k], 1.0 if better else end
+        y = top + 0.5 + (place if better else n - 1 - place)
+        ax.plot([x, x, side], [0.0, y, y], color="0.3", linewidth=0.9, clip_on=False)
+        ax.annotate(
+            f"{literal(ranking.methods[k])}  ({x:.2f})",
+            (side, y),
+            xytext=(-4 if better else 4, 0),
+            textcoords="offset points",
+            ha="right" if better else "left",
+            va="center",
+            fontsize=10,
+        )
+
+
+def draw_difference(ax: Axes, difference: float) -> None:
+    """A bar as long as the critical difference, above the numbers of the axis."""
+    arrow = {"arrowstyle": "|-|,widthA=0.3,widthB=0.3", "shrinkA": 0, "shrinkB": 0}
+    # In ranks across, in points above the axis.
+    above = blended_transform_factory(
+        ax.transData,
+        ax.transAxes + ScaledTranslation(0.0, 30 / 72, ax.figure.dpi_scale_trans),
+    )
+    ends = (1.0, 1.0), (1.0 + difference, 1.0)
+    ax.annotate("", *ends, xycoords=above, textcoords=above, arrowprops=arrow)
+    ax.annotate(
+        f"critical difference {difference:.2f}",
+        ends[0],
+        xycoords=above,
+        xytext=(0, 6),
+        textcoords="offset points",
+        fontsize=10,
+    )
+
+
+@plain
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG file, on white."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130, facecolor="white")
+    return buffer.getvalue()

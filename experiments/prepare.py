@@ -1,0 +1,119 @@
+"""From features as they come to finite numbers on comparable scales."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, StandardScaler
+
+DENSE_LIMIT = 10**8
+NUMBERS = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")
+
+logger = logging.getLogger(__name__)
+
+
+def text(label: Any) -> str:
+    """The label as text; whole numbers without a decimal point."""
+    if isinstance(label, bytes):
+        return label.decode("utf-8", errors="replace")
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label)) if whole else str(label)
+
+
+def listed(values: Any, most: int = 20) -> str:
+    """The values as text, the first ones only when there are many."""
+    shown = ", ".join(repr(text(value)) for value in values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+
+
+def kind(column: pd.Series) -> str:
+    """What a column holds: number (also booleans), text (also categories) or other."""
+    found = pd.api.types.infer_dtype(column, skipna=True)
+    if found in NUMBERS:
+        return "number"
+    return "text" if found in ("string", "categorical", "mixed-integer") else "other"
+
+
+def use(column: pd.Series) -> str:
+    """The use of a column: number or text; not used are constant, identifier and other."""
+    if column.isna().all():
+        return "constant"
+    found = kind(column)
+    if found == "number":
+        return found if column.nunique(dropna=False) > 1 else "constant"
+    if found == "text" and column.nunique() in (1, column.count()):
+        return "constant" if column.nunique() == 1 else "identifier"
+    return found
+
+
+def preparer(features: Any) -> Pipeline:
+    """A transformer, not fitted, that makes finite numbers of features such as these.
+
+    Call it with the training part and fit it there. Constant columns are dropped with a note in the
+    log; identifiers, free text and columns that are neither numbers nor text with a warning.
+    """
+    if isinstance(features, pd.DataFrame):
+        return make_pipeline(of_columns(features), FunctionTransformer(as_dense))
+    if scipy.sparse.issparse(features) and features.shape[0] * features.shape[1] > DENSE_LIMIT:
+        return make_pipeline(FunctionTransformer(without_gaps), MaxAbsScaler())
+    gaps = SimpleImputer(strategy="median", keep_empty_features=True)
+    return make_pipeline(FunctionTransformer(as_dense), gaps, StandardScaler())
+
+
+def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
+    """The transformer of the columns of use: medians and scaling, or one column per text."""
+    uses = {name: use(frame[name]) for name in frame}
+    for reason in ("constant", "identifier", "other"):
+        report(reason, [name for name in uses if uses[name] == reason])
+    median = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+    frequent = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
+    codes = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=50, sparse_output=False
+    )
+    steps = {
+        "number": make_pipeline(FunctionTransformer(as_floats), median, StandardScaler()),
+        "text": make_pipeline(FunctionTransformer(as_texts), frequent, codes),
+    }
+    chosen = [(k, step, [name for name in uses if uses[name] == k]) for k, step in steps.items()]
+    if not any(names for _, _, names in chosen):
+        raise ValueError(f"no column can be used, of {listed(list(frame.columns))}")
+    return ColumnTransformer(chosen, sparse_threshold=0.0)
+
+
+def report(reason: str, names: list[str]) -> None:
+    """Tell which columns are dropped, if any: constant ones in the log, others as a warning."""
+    if names and reason == "constant":
+        logger.info("dropped columns, constant or all missing: %s", listed(names))
+    elif names:
+        why = "all values differ" if reason == "identifier" else "neither numbers nor text"
+        warnings.warn(f"dropped columns, {why}: {listed(names)}", stacklevel=4)
+
+
+def as_floats(values: Any) -> Any:
+    """Columns as floats, missing values as nan."""
+    return values.astype("float64")
+
+
+def as_texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns as Python strings, missing values as nan."""
+    return frame.astype(str).astype(object).where(frame.notna(), np.nan)
+
+
+def as_dense(X: Any) -> np.ndarray:
+    """The matrix as an array in C order."""
+    return np.ascontiguousarray(X.toarray() if scipy.sparse.issparse(X) else X)
+
+
+def without_gaps(X: Any) -> Any:
+    """The matrix as CSR, with zeros for missing values."""
+    X = X.tocsr(copy=True)
+    X.data = np.nan_to_num(X.data)
+    return X

@@ -1,0 +1,381 @@
+"""A comparison as a report: one page of HTML, the same in Markdown, and all numbers as CSV.
+
+The content is built once, as a list of blocks, and then written in both formats.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from experiments import plots
+from experiments.blocks import (
+    Block,
+    Code,
+    Grid,
+    Heading,
+    Items,
+    Paragraph,
+    Picture,
+    as_html,
+    as_markdown,
+)
+from experiments.cells import Cell
+from experiments.stats import (
+    NAMES,
+    SMOOTHED,
+    Ranking,
+    Table,
+    base_name,
+    distinct,
+    error_table,
+    errors,
+    failure,
+    is_least,
+    rank,
+)
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib", "quapy", "quapy-nemsis")
+DAGGER, PARTIAL = "†", "‡"
+
+# Numbers and marks
+
+
+def number(value: float) -> str:
+    """Four digits after the point, or a power of ten if they would hide the value."""
+    return f"{value:.4f}" if value == 0.0 or abs(value) >= 1e-3 else f"{value:.1e}"
+
+
+def entry(table: Table, row: int, column: int) -> str:
+    """What a table of errors says about a method on a data set."""
+    if not table.seeds[row, column]:
+        return "failed" if table.failed[row, column] else "not run"
+    dagger = DAGGER if table.same_as_best[row, column] else ""
+    partial = PARTIAL if table.partial[row, column] else ""
+    return number(table.means[row, column]) + dagger + partial
+
+
+def average_entry(table: Table, row: int) -> str:
+    """Mean over the data sets, if the method has results on all of them."""
+    average = table.averages[row]
+    partial = PARTIAL if table.partial[row].any() else ""
+    return "–" if np.isnan(average) else number(average) + partial
+
+
+def entries(table: Table) -> tuple[list[str], list[list[str]], np.ndarray]:
+    """Head, rows without the names of the methods, and which entries are best.
+
+    With one data set there is no column of averages, which would repeat it.
+    """
+    head, best = list(table.data), table.best
+    rows = [[entry(table, i, j) for j in range(len(head))] for i in range(len(table.methods))]
+    if len(head) > 1:
+        head = [*head, "average"]
+        rows = [[*row, average_entry(table, i)] for i, row in enumerate(rows)]
+        best = np.column_stack([best, is_least(table.averages)])
+    return head, rows, best
+
+
+def in_words(metric: str) -> str:
+    """Name of a mean error in words, with its short name."""
+    name = base_name(metric)
+    return f"mean {NAMES[name]} (M{name.upper()})"
+
+
+def as_title(text: str) -> str:
+    """Text with its first letter in upper case, others as they are."""
+    return text[:1].upper() + text[1:]
+
+
+def notes(table: Table, best_mark: str) -> list[str]:
+    """What the marks of a table of errors mean; only those that occur."""
+    words = [f"{best_mark}: best of the column."]
+    if table.same_as_best.any():
+        words.append(
+            f"{DAGGER}: not significantly different from the best of the column "
+            "(paired two-sided Wilcoxon signed-rank test over all samples, p ≥ 0.05)."
+        )
+    if table.partial.any():
+        words.append(f"{PARTIAL}: over some of the seeds only, and tested on these.")
+    if np.isnan(table.averages).any() and len(table.data) > 1:
+        words.append("–: no average, because a data set is missing.")
+    return words
+
+
+# Blocks
+
+
+def setting_blocks(title: str, setting: dict[str, str]) -> list[Block]:
+    """Title, and what was compared how."""
+    rows = [[name, str(value)] for name, value in setting.items()]
+    return [
+        Heading(1, title),
+        Grid("Setting of the comparison", ["What", "Value"], rows, words=True),
+    ]
+
+
+def error_blocks(table: Table, sample_size: int) -> list[Block]:
+    """Table of mean errors, with what its marks mean."""
+    head, rows, best = entries(table)
+    grid = Grid(
+        f"{as_title(in_words(table.metric))}, over all seeds and samples; less is better",
+        ["Method", *head],
+        [[method, *row] for method, row in zip(table.methods, rows, strict=True)],
+        frozenset((i, j + 1) for i, j in np.argwhere(best).tolist()),
+    )
+    words = notes(table, "Bold")
+    words.append("The tests speak about these training sets, which samples of the same seed share.")
+    if table.metric in SMOOTHED:
+        words.append(f"Prevalences are smoothed by 1/(2·{sample_size}), as QuaPy does.")
+    return [grid, Paragraph(" ".join(words))]
+
+
+def failure_blocks(cells: list[Cell]) -> list[Block]:
+    """Methods that failed, and how."""
+    failed = [(f"{c.method} on {c.data}, seed {c.seed}", failure(c)) for c in cells if failure(c)]
+    return [Paragraph("Failed:"), Items(failed)] if failed else []
+
+
+def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
+    """Mean ranks as a table and as a diagram; nothing with fewer than two data sets."""
+    if ranking is None:
+        return []
+    order = np.argsort(ranking.ranks, kind="stable")
+    rows = [[ranking.methods[k], f"{ranking.ranks[k]:.2f}"] for k in order]
+    ranks = ", ".join(f"{name} {value}" for name, value in rows)
+    difference = f"{ranking.critical_difference:.2f}"
+    blocks: list[Block] = [
+        Grid(f"Mean rank by {in_words(metric)}; 1 is best", ["Method", "Mean rank"], rows),
+        Paragraph(
+            f"Over {ranking.n_data} data sets. Equal errors share a rank; methods without a result "
+            "come last. Mean ranks that differ by more than the critical difference "
+            f"{difference} differ significantly (Nemenyi test at 0.05)."
+        ),
+    ]
+    if (figure := plots.rank_diagram(ranking)) is not None:
+        caption = "Mean ranks; bars join methods that do not differ significantly."
+        alt = f"Mean ranks on an axis: {ranks}. Critical difference {difference}."
+        blocks.append(Picture(f"ranks-{metric}", plots.png(figure), caption, alt))
+    return blocks
+
+
+def drift_block(cells: list[Cell], metric: str, sample_size: int) -> Block:
+    """Error against drift."""
+    data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
+    return Picture(
+        f"drift-{metric}",
+        plots.png(plots.drift_curves(cells, metric, sample_size)),
+        f"{as_title(in_words(metric))} against the drift of the prevalence, in bins of 0.1.",
+        f"Line plot of {in_words(metric)} against drift for {', '.join(methods)}; "
+        f"one panel each for {', '.join(data)}.",
+    )
+
+
+def time_block(cells: list[Cell], table: Table) -> Block:
+    """Error against seconds."""
+    seconds = plots.mean_seconds(cells, table)
+    points = [
+        f"{method} {second:.2g} s, {number(average)}"
+        for method, second, average in zip(table.methods, seconds, table.averages, strict=True)
+        if np.isfinite(second) and np.isfinite(average)
+    ]
+    return Picture(
+        f"time-{table.metric}",
+        plots.png(plots.time_quality(cells, table)),
+        f"{as_title(in_words(table.metric))} against seconds of training (log scale), averaged "
+        "over the data sets. Methods without a result on one of them are left out.",
+        "Scatter plot of seconds of training and mean error: " + "; ".join(points) + ".",
+    )
+
+
+def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool) -> list[Block]:
+    """All about one error. Failures are the same for all errors: listed below the first table."""
+    table = error_table(cells, metric, sample_size)
+    return [
+        Heading(2, as_title(in_words(metric))),
+        *error_blocks(table, sample_size),
+        *(failure_blocks(cells) if first else []),
+        *ranking_blocks(rank(table), table.metric),
+        drift_block(cells, table.metric, sample_size),
+        time_block(cells, table),
+    ]
+
+
+def diagonal_blocks(cells: list[Cell]) -> list[Block]:
+    """Estimates against the truth, one figure per data set."""
+    methods = ", ".join(distinct(c.method for c in cells))
+    blocks: list[Block] = [Heading(2, "Estimated against true prevalence")]
+    for index, data in enumerate(distinct(c.data for c in cells), start=1):
+        caption = f"{data}: mean of the estimates, and one standard deviation to each side."
+        alt = f"Estimated against true prevalence on {data}, one panel each for {methods}."
+        png = plots.png(plots.diagonal(cells, data))
+        blocks.append(Picture(f"diagonal-{index}", png, caption, alt))
+    return blocks
+
+
+def version(package: str) -> str:
+    """Installed version of a package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def machine_blocks(command: str) -> list[Block]:
+    """Hardware, versions, and the command to do it again."""
+    rows = [
+        ["system", platform.platform()],
+        ["processor", platform.processor() or platform.machine()],
+        ["architecture", platform.machine()],
+        ["cores", str(os.cpu_count())],
+        ["Python", platform.python_version()],
+        *([package, version(package)] for package in PACKAGES),
+    ]
+    return [
+        Heading(2, "Hardware and versions"),
+        Grid("Where the report was made", ["What", "Value"], rows, words=True),
+        Heading(2, "To repeat it"),
+        Code(command),
+    ]
+
+
+# Files
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """A file that takes its name when it is complete, so that no reader finds half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        with open(temporary, mode, **text) as file:
+            yield file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_results(cells: list[Cell], path: Path, metrics: list[str], sample_size: int) -> None:
+    """One line per cell: mean errors (none where it failed), seconds, and what went wrong."""
+    with replacing(path) as file:
+        lines = csv.writer(file, lineterminator="\n")
+        tail = ["fit_seconds", "predict_seconds", "error"]
+        lines.writerow(["data", "method", "seed", *metrics, *tail])
+        for c in cells:
+            failed = failure(c)
+            means = ["" if failed else errors(c, m, sample_size).mean() for m in metrics]
+            seconds = ["" if np.isnan(s) else s for s in (c.fit_seconds, c.predict_seconds)]
+            lines.writerow([c.data, c.method, c.seed, *means, *seconds, failed])
+
+
+def write_samples(cells: list[Cell], path: Path) -> None:
+    """One line per sample: true and estimated prevalence."""
+    with replacing(path) as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["data", "method", "seed", "true", "estimated"])
+        for c in cells:
+            # A method that failed may have left arrays of different lengths.
+            for true, estimated in zip(c.true, c.estimated, strict=False):
+                lines.writerow([c.data, c.method, c.seed, true, estimated])
+
+
+def write_blocks(title: str, blocks: list[Block], folder: Path) -> Path:
+    """Write report.html and report.md with its figures; the path of the first."""
+    for block in blocks:
+        if isinstance(block, Picture):
+            with replacing(folder / "figures" / f"{block.name}.png", "wb") as file:
+                file.write(block.png)
+    with replacing(folder / "report.md") as file:
+        file.write(as_markdown(blocks))
+    with replacing(folder / "report.html") as file:
+        file.write(as_html(title, blocks))
+    return folder / "report.html"
+
+
+def write_report(
+    cells: list[Cell],
+    folder: Path,
+    *,
+    title: str,
+    setting: dict[str, str],
+    command: str,
+    metrics: list[str],
+    sample_size: int,
+) -> Path:
+    """Write report.html, report.md with its figures, results.csv and samples.csv.
+
+    Parameters
+    ----------
+    cells : list of Cell
+        At most one for each data set, method and seed; those of the same data set and seed are on
+        the same samples.
+    folder : Path
+        Where to write; made if need be.
+    title : str
+        Title of the report.
+    setting : dict
+        What was compared how: shown as a table.
+    command : str
+        What to type to repeat it.
+    metrics : list of str
+        QuaPy's names of the errors to report.
+    sample_size : int
+        Rows of each sample.
+
+    Returns
+    -------
+    Path
+        That of report.html, a page that needs none of the other files.
+    """
+    if not cells or not metrics:
+        raise ValueError("a report needs at least one cell and one metric")
+    folder, wanted = Path(folder), distinct(base_name(metric) for metric in metrics)
+    blocks = [
+        *setting_blocks(title, setting),
+        *(b for k, m in enumerate(wanted) for b in metric_blocks(cells, m, sample_size, k == 0)),
+        *diagonal_blocks(cells),
+        *machine_blocks(command),
+    ]
+    write_results(cells, folder / "results.csv", metrics, sample_size)
+    write_samples(cells, folder / "samples.csv")
+    return write_blocks(title, blocks, folder)
+
+
+def text_table(cells: list[Cell], metric: str, sample_size: int) -> str:
+    """Mean errors as aligned text for a terminal: methods in rows, data sets in columns.
+
+    Parameters
+    ----------
+    cells : list of Cell
+        As in `write_report`.
+    metric : str
+        QuaPy's name of an error.
+    sample_size : int
+        Rows of each sample.
+
+    Returns
+    -------
+    str
+        Lines without a line break at the end.
+    """
+    table = error_table(cells, metric, sample_size)
+    head, rows, best = entries(table)
+    # Marks have room of their own, so that numbers stand below each other.
+    for row, flags in zip(rows, best, strict=True):
+        row[:] = [f"{v}*" if b else v for v, b in zip(row, flags, strict=True)]
+        row[:] = [v.ljust(len(v.rstrip(f"*{DAGGER}{PARTIAL}")) + 2) for v in row]
+    columns = [[name, *(row[j] for row in rows)] for j, name in enumerate(head)]
+    padded = [[v.rjust(max(map(len, column))) for v in column] for column in columns]
+    names = ["", *table.methods]
+    first = [name.ljust(max(map(len, names))) for name in names]
+    lines = ["  ".join(parts).rstrip() for parts in zip(first, *padded, strict=True)]
+    return "\n".join([as_title(in_words(metric)), *lines, *notes(table, "*")])
