@@ -24,11 +24,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from experiments.accuracy import GRID, online_learner
-from experiments.data import from_npz, split
+from experiments.data import TEXT, from_npz, split
 from quapy_nemsis import BA, NEMSISClassifier, SCANClassifier, get_measure
 
 SETS = ("adult", "ijcnn1", "letter", "cod-rna", "covtype", "w8a", "imdb", "sms-spam")
-TEXT = ("imdb", "sms-spam", "mr-polarity")
 MEASURES = ("kld", "bakld:0.5", "q", "cq")
 
 

@@ -1,6 +1,6 @@
-"""The paper's peers: how fast the structural SVM is, and KLD over training time next to NEMSIS and 1PMB.
+"""How fast the structural SVM is. Run ``python -m experiments.peers --data-dir FOLDER``.
 
-Run ``python -m experiments.peers --data-dir FOLDER`` for tables, and ``--figure FILE`` for the curves.
+KLD over training time next to NEMSIS and 1PMB is Figure 1 of the paper: ``python -m experiments reproduce fig1``.
 """
 
 from __future__ import annotations
@@ -10,28 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from experiments.curves import choose_C, online_curve, structural_curve
 from experiments.data import from_npz, split
-from quapy_nemsis import (
-    BA,
-    NegKLD,
-    NEMSISClassifier,
-    OnePassMiniBatchClassifier,
-    SVMPerfClassifier,
-)
+from quapy_nemsis import BA, NegKLD, SVMPerfClassifier
 
 CS = tuple(10.0**k for k in range(-2, 5))
-# Okabe and Ito's colours, with a marker each.
-STYLES = {
-    "NEMSIS-NS": ("#0072B2", "o"),
-    "NEMSIS": ("#56B4E9", "s"),
-    "1PMB": ("#E69F00", "^"),
-    "SVM(KLD)": ("#D55E00", "D"),
-}
 
 
 def timed_fit(learner: SVMPerfClassifier, X: Any, y: np.ndarray) -> float:
@@ -106,76 +91,15 @@ def two_dimensional(folder: Path) -> None:
             )
 
 
-def kld_over_time(folder: Path, name: str, seed: int, passes: int) -> dict[str, np.ndarray]:
-    """Seconds, test KLD and test BA along the training of each method."""
-    X, y, X_test, y_test = split(*from_npz(folder, name), seed=seed)
-    online = {
-        "NEMSIS-NS": NEMSISClassifier("kld"),
-        "NEMSIS": NEMSISClassifier("kld", estimates="surrogate"),
-        "1PMB": OnePassMiniBatchClassifier("kld"),
-    }
-    curves = {
-        label: np.array([(s, *quality(at, X_test, y_test)) for s, at in curve])
-        for label, curve in (
-            (label, online_curve(learner, X, y, passes, seed)) for label, learner in online.items()
-        )
-    }
-    svm = SVMPerfClassifier("kld", C=choose_C("kld", X, y, seed))
-    curve = structural_curve(svm, X, y)
-    curves["SVM(KLD)"] = np.array([(s, *quality(at, X_test, y_test)) for s, at in curve])
-    return curves
-
-
-def draw(found: dict[str, dict[str, np.ndarray]], path: Path) -> None:
-    """One panel per data set: test KLD over seconds, both logarithmic."""
-    with plt.style.context("default"):
-        figure, axes = plt.subplots(
-            1, len(found), figsize=(4 * len(found), 3.6), layout="constrained", squeeze=False
-        )
-        for ax, (name, curves) in zip(axes[0], found.items(), strict=True):
-            for label, curve in curves.items():
-                colour, marker = STYLES[label]
-                ax.loglog(
-                    np.maximum(curve[:, 0], 1e-4),
-                    np.maximum(curve[:, 1], 1e-7),
-                    color=colour,
-                    marker=marker,
-                    markersize=4,
-                    label=label,
-                )
-            ax.set_title(name)
-            ax.set_xlabel("seconds of training")
-            ax.grid(alpha=0.3)
-        axes[0, 0].set_ylabel("KLD on test rows")
-        axes[0, 0].legend(fontsize=8)
-        figure.savefig(path, dpi=120)
-        plt.close(figure)
-
-
 def main() -> None:
-    """Print the tables and draw the curves."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--tol", type=float, default=1e-3, help="duality gap on adult")
-    parser.add_argument("--passes", type=int, default=25, help="of the online learners' curves")
-    parser.add_argument("--figure", type=Path, help="file for the curves of KLD over time")
     options = parser.parse_args()
     over_C(options.data_dir, options.tol)
     over_rows(options.data_dir, C=1000.0)
     two_dimensional(options.data_dir)
-    if options.figure is None:
-        return
-    found = {}
-    for name in ("adult", "cod-rna", "covtype"):
-        found[name] = kld_over_time(options.data_dir, name, seed=0, passes=options.passes)
-        print(
-            f"\n{name}: KLD over training seconds\nmethod     seconds   KLD end  BA end  least KLD"
-        )
-        for label, curve in found[name].items():
-            seconds, kld, ba = curve[-1]
-            print(f"{label:9} {seconds:8.2f} {kld:9.1e} {ba:7.3f} {curve[:, 1].min():10.1e}")
-    draw(found, options.figure)
-    print(f"\n{options.figure}")
 
 
 if __name__ == "__main__":

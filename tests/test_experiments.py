@@ -2,7 +2,6 @@
 
 import sys
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -99,18 +98,14 @@ def test_curves_end_where_a_fit_does():
 def test_peers_on_small_data(tmp_path, monkeypatch, capsys):
     X, y = make_points(n=2000)
     labels = np.where(y, 1, -1)
-    for name in ("adult", "cod-rna", "ijcnn1", "covtype"):
+    for name in ("adult", "cod-rna", "ijcnn1"):
         np.savez(tmp_path / f"{name}.npz", X=X, y=labels, fold=np.arange(2000) % 3 == 0)
-    figure = tmp_path / "peers.png"
-    arguments = ["peers", "--data-dir", str(tmp_path), "--figure", str(figure), "--passes", "2"]
-    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(sys, "argv", ["peers", "--data-dir", str(tmp_path)])
     peers.main()
     lines = capsys.readouterr().out.splitlines()
-    methods = [line.split()[0] for line in lines if line.startswith(tuple(peers.STYLES))]
-    assert methods.count("SVM(KLD)") >= 3
     gaps = [float(line.split()[3]) for line in lines[2:9]]
     assert max(gaps) <= 1e-3
-    assert plt.imread(figure).std() > 0.05
+    assert len([line for line in lines if line.startswith(("q ", "f1 ", "qgm "))]) == 9
 
 
 def test_defaults_under_drift_on_small_data(tmp_path, monkeypatch, capsys):
