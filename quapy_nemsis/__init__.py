@@ -34,6 +34,7 @@ from quapy_nemsis.measures import (
     make_measure,
 )
 from quapy_nemsis.minibatch import OnePassMiniBatchClassifier
+from quapy_nemsis.persistence import load, save
 from quapy_nemsis.structural import SVMPerfClassifier
 
 __version__ = version("quapy-nemsis")
@@ -85,7 +86,9 @@ __all__ = [
     "SVMPerfClassifier",
     "get_loss",
     "get_measure",
+    "load",
     "make_measure",
+    "save",
 ]
 
 

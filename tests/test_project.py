@@ -23,6 +23,7 @@ LAYERS = [
     {"tuning", "calibration", "_linear"},
     {"online"},
     {"classifiers", "batch", "structural", "minibatch"},
+    {"persistence"},
     {"quantifiers"},
 ]
 QUAPY_ALLOWED = {"quantifiers"}
