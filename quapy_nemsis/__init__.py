@@ -33,6 +33,7 @@ from quapy_nemsis.measures import (
     get_measure,
     make_measure,
 )
+from quapy_nemsis.merging import merge
 from quapy_nemsis.minibatch import OnePassMiniBatchClassifier
 from quapy_nemsis.persistence import load, save
 from quapy_nemsis.structural import SVMPerfClassifier
@@ -88,6 +89,7 @@ __all__ = [
     "get_measure",
     "load",
     "make_measure",
+    "merge",
     "save",
 ]
 

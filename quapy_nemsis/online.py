@@ -120,10 +120,7 @@ class OnlineClassifier(LinearClassifier):
             if isinstance(state, Race) and self.eta0 != AUTO:
                 state = state.states[state.best]
             if not isinstance(state, Race):
-                # What was chosen before stays.
-                eta0 = self.eta0_ if self.eta0 == AUTO else settings.eta0
-                radius = self.radius_ if self.radius == AUTO else settings.radius
-                settings = replace(settings, eta0=eta0, radius=radius)
+                settings = self._chosen(settings)
         strange = np.setdiff1d(distinct(y), known)
         if len(strange):
             raise ValueError(
@@ -169,6 +166,12 @@ class OnlineClassifier(LinearClassifier):
             "fit_intercept": bool(self.fit_intercept),
             "average": AVERAGES[self.average],
         }
+
+    def _chosen(self, settings: Settings) -> Settings:
+        """Settings with what was chosen before."""
+        eta0 = self.eta0_ if self.eta0 == AUTO else settings.eta0
+        radius = self.radius_ if self.radius == AUTO else settings.radius
+        return replace(settings, eta0=eta0, radius=radius)
 
     def _tune(self, X: Any, positive: np.ndarray, settings: Settings, rng: Any) -> Settings:
         """Choose what is left to be chosen."""

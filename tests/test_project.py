@@ -23,7 +23,7 @@ LAYERS = [
     {"tuning", "calibration", "_linear"},
     {"online"},
     {"classifiers", "batch", "structural", "minibatch"},
-    {"persistence"},
+    {"persistence", "merging"},
     {"quantifiers"},
 ]
 QUAPY_ALLOWED = {"quantifiers"}

@@ -1,0 +1,115 @@
+"""Learners of different parts, made one."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from quapy_nemsis import (
+    CANClassifier,
+    NEMSISClassifier,
+    SCANClassifier,
+    get_measure,
+    merge,
+)
+from tests.conftest import make_points
+
+LEARNERS = [
+    NEMSISClassifier("q", eta0=0.3, radius=1.5),
+    NEMSISClassifier("kld", eta0=0.3, radius=np.inf, average="all"),
+    NEMSISClassifier("bakld", eta0=0.3, radius=np.inf, average="last", estimates="surrogate"),
+    SCANClassifier("cq", eta0=0.3, radius=np.inf),
+]
+
+
+def stream(learner, X, y):
+    return type(learner)(**learner.get_params()).partial_fit(X, y, classes=[False, True])
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+def test_counts_add_and_weights_average(learner):
+    X, y = make_points(n=900)
+    sizes = (100, 300, 500)
+    edges = np.cumsum((0, *sizes))
+    parts = [stream(learner, X[a:b], y[a:b]) for a, b in itertools.pairwise(edges)]
+    before = [part.coef_.copy() for part in parts]
+    whole = merge(parts)
+    steps = np.array([part._state.steps for part in parts])
+    share = steps / steps.sum()
+    np.testing.assert_allclose(
+        whole.coef_, sum(s * p.coef_ for s, p in zip(share, parts, strict=True)), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        whole.intercept_, sum(s * p.intercept_ for s, p in zip(share, parts, strict=True))
+    )
+    assert whole.t_ == 900
+    assert whole._state.steps == steps.sum()
+    assert whole._state.p == pytest.approx(
+        sum(p._state.p * s for p, s in zip(parts, share, strict=True))
+    )
+    hits = [np.array(part._state.rewards) for part in parts]
+    positives = np.array([part._state.p * part._state.steps for part in parts])
+    assert whole._state.rewards[0] == pytest.approx(
+        sum(h[0] * n for h, n in zip(hits, positives, strict=True)) / positives.sum()
+    )
+    for part, old in zip(parts, before, strict=True):
+        np.testing.assert_array_equal(part.coef_, old)
+    # It goes on: the averaged model moves on from where it was, not back to the beginning.
+    further = merge(parts).partial_fit(X[:1], y[:1])
+    assert further.t_ == 901
+    assert np.linalg.norm(further.coef_ - whole.coef_) < 0.2 * np.linalg.norm(whole.coef_)
+    further.partial_fit(X, y)
+    measure = get_measure(learner.measure)
+    alone = stream(learner, np.vstack([X, X]), np.concatenate([y, y]))
+    score = measure.score(y, further.predict(X))
+    assert score > measure.score(y, alone.predict(X)) - 0.05
+    np.testing.assert_allclose(whole.predict_proba(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+def test_one_learner_stays_what_it_is(learner):
+    X, y = make_points(n=300)
+    only = stream(learner, X, y)
+    np.testing.assert_array_equal(merge([only]).coef_, only.coef_)
+    further = merge([only]).partial_fit(X, y)
+    np.testing.assert_array_equal(further.coef_, only.partial_fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+def test_what_all_started_from_counts_once(learner):
+    X, y = make_points(n=600)
+    base = stream(learner, X[:200], y[:200])
+    parts = []
+    for a, b in ((200, 300), (300, 600)):
+        part = stream(learner, X[:200], y[:200])
+        parts.append(part.partial_fit(X[a:b], y[a:b]))
+    whole = merge(parts, base)
+    assert whole.t_ == 600
+    positives = whole._state.p * whole._state.steps
+    expected = sum(p._state.p * p._state.steps for p in parts) - base._state.p * base._state.steps
+    assert positives == pytest.approx(expected)
+    np.testing.assert_array_equal(merge(parts[:1], base).coef_, parts[0].coef_)
+    # A part without points of its own has no say.
+    idle = stream(learner, X[:200], y[:200])
+    np.testing.assert_array_equal(merge([parts[0], idle], base).coef_, parts[0].coef_)
+
+
+def test_what_cannot_be_merged():
+    X, y = make_points(n=200)
+    one = NEMSISClassifier("q", eta0=0.1, radius=1.0).partial_fit(X, y)
+    with pytest.raises(ValueError, match="nothing to merge"):
+        merge([])
+    with pytest.raises(TypeError, match="got CANClassifier"):
+        merge([CANClassifier()])
+    with pytest.raises(ValueError, match="not fitted"):
+        merge([one, NEMSISClassifier("q", eta0=0.1, radius=1.0)])
+    with pytest.raises(ValueError, match="still choosing its step size"):
+        merge([NEMSISClassifier("q").partial_fit(X, y)])
+    for other in (
+        NEMSISClassifier("q", eta0=0.2, radius=1.0).partial_fit(X, y),
+        NEMSISClassifier("q", eta0=0.1, radius=1.0).partial_fit(X[:, :3], y),
+        NEMSISClassifier("q", eta0=0.1, radius=1.0).partial_fit(X, np.where(y, "a", "b")),
+        SCANClassifier("cq", eta0=0.1, radius=1.0).partial_fit(X, y),
+    ):
+        with pytest.raises(ValueError, match="only equal ones can be merged"):
+            merge([one, other])
