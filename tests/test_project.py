@@ -24,6 +24,7 @@ LAYERS = [
     {"online"},
     {"classifiers", "batch", "structural", "minibatch"},
     {"persistence", "merging"},
+    {"distributed"},
     {"quantifiers"},
 ]
 QUAPY_ALLOWED = {"quantifiers"}

@@ -1,0 +1,157 @@
+"""Training on Dask: without a cluster, on a real one, and with a worker killed."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from quapy_nemsis import CANClassifier, NEMSISClassifier, SCANClassifier, get_measure
+from tests.conftest import make_points
+
+dask = pytest.importorskip("dask", reason="the extra dask is not installed")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+from quapy_nemsis import distributed as ours  # noqa: E402  needs Dask
+
+LEARNERS = [
+    NEMSISClassifier("q", random_state=0),
+    NEMSISClassifier("bakld", eta0=0.3, radius=np.inf, random_state=0),
+    SCANClassifier("cq", eta0=0.3, radius=np.inf, random_state=0),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread_of_ones_own():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def arrays(X, y, rows):
+    return da.from_array(X, chunks=(rows, X.shape[1])), da.from_array(y, chunks=rows)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+def test_one_partition_is_the_serial_learner(learner):
+    X, y = make_points(n=800)
+    found = ours.fit(learner, *arrays(X, y, 800))
+    expected = type(learner)(**learner.get_params()).fit(X, y)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+    assert not hasattr(learner, "coef_")
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+def test_partitions_together_do_as_well(learner):
+    X, y = make_points(n=4000)
+    found = ours.fit(learner, *arrays(X[:3000], y[:3000], 500))
+    alone = type(learner)(**learner.get_params()).fit(X[:3000], y[:3000])
+    assert found.t_ == alone.t_ == 15_000
+    measure = get_measure(learner.measure)
+    scores = [measure.score(y[3000:], one.predict(X[3000:])) for one in (found, alone)]
+    assert scores[0] > scores[1] - 0.03
+    posterior = found.predict_proba(X[3000:])[:, 1]
+    assert posterior.mean() == pytest.approx(y[3000:].mean(), abs=0.05)
+    again = ours.fit(learner, *arrays(X[:3000], y[:3000], 500))
+    np.testing.assert_array_equal(again.coef_, found.coef_)
+    other = ours.fit(learner, *arrays(X[:3000], y[:3000], 1000))
+    assert not np.array_equal(other.coef_, found.coef_)
+
+
+def test_every_kind_of_collection():
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    X, y = make_points(n=900)
+    learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, random_state=0)
+    expected = ours.fit(learner, *arrays(X, y, 300))
+    pairs = [dask.delayed((X[a : a + 300], y[a : a + 300])) for a in (0, 300, 600)]
+    np.testing.assert_array_equal(ours.fit(learner, pairs).coef_, expected.coef_)
+    frame = dd.from_pandas(pd.DataFrame(X), npartitions=3, sort=False)
+    labels = dd.from_pandas(pd.Series(y), npartitions=3, sort=False)
+    np.testing.assert_array_equal(ours.fit(learner, frame, labels).coef_, expected.coef_)
+    sparse = [
+        dask.delayed((scipy.sparse.csr_matrix(X[a : a + 300]), y[a : a + 300]))
+        for a in (0, 300, 600)
+    ]
+    np.testing.assert_allclose(ours.fit(learner, sparse).coef_, expected.coef_, rtol=1e-9)
+    columns = da.from_array(X, chunks=(300, 2))  # cut along the features too
+    rows = da.from_array(y, chunks=300)
+    np.testing.assert_array_equal(ours.fit(learner, columns, rows).coef_, expected.coef_)
+
+    share = expected.predict(X).mean()
+    parts = [dask.delayed(X[a : a + 300]) for a in (0, 300, 600)]
+    for collection in (da.from_array(X, chunks=(300, 6)), columns, frame, parts):
+        np.testing.assert_allclose(ours.prevalence(expected, collection), [1 - share, share])
+        found = ours.predict(expected, collection)
+        found = dask.compute(*found) if isinstance(found, list) else [found.compute()]
+        np.testing.assert_array_equal(np.concatenate(found), expected.predict(X))
+
+
+def test_what_is_refused():
+    X, y = make_points(n=400)
+    learner = NEMSISClassifier("q", eta0=0.3, random_state=0)
+    with pytest.raises(TypeError, match="got CANClassifier"):
+        ours.fit(CANClassifier(), *arrays(X, y, 100))
+    with pytest.raises(TypeError, match="sequence of delayed pairs"):
+        ours.fit(learner, da.from_array(X))
+    with pytest.raises(ValueError, match="X has 4 partitions and y has 2"):
+        ours.fit(learner, da.from_array(X, chunks=(100, 6)), da.from_array(y, chunks=200))
+    bad = X.copy()
+    bad[250, 3] = np.nan
+    with pytest.raises(ValueError, match=r"partition 2: .*contains NaN"):
+        ours.fit(learner, *arrays(bad, y, 100))
+    with pytest.raises(ValueError, match="one class"):
+        ours.fit(learner, *arrays(X, np.ones(400), 100))
+    pairs = [dask.delayed((X, y)), dask.delayed((X[:, :3], y))]
+    with pytest.raises(ValueError, match="different numbers of features"):
+        ours.fit(learner, pairs)
+    steep = NEMSISClassifier("ba", eta0=1e308, radius=np.inf)
+    with pytest.raises(ValueError, match=r"infinite or NaN in partition \d"):
+        ours.fit(steep, *arrays(X, y, 100))
+    fitted = ours.fit(learner, *arrays(X, y, 100))
+    with pytest.raises(ValueError, match="no rows to count"):
+        ours.prevalence(fitted, [dask.delayed(X[:0])])
+
+
+def slow_block(X, y, seconds):
+    time.sleep(seconds)
+    return X, y
+
+
+def test_workers_change_nothing_and_may_die(monkeypatch):
+    """A real cluster: one worker, two workers, and one of the two killed in the middle."""
+    X, y = make_points(n=40_000, d=20)
+    learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, n_passes=8, random_state=0)
+
+    def pairs():
+        return [
+            dask.delayed(slow_block)(X[a : a + 10_000], y[a : a + 10_000], 0.2)
+            for a in range(0, 40_000, 10_000)
+        ]
+
+    expected = ours.fit(learner, pairs())
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(n_workers=2, **options) as cluster,
+        distributed.Client(cluster) as client,
+        dask.config.set(scheduler=client),
+    ):
+        np.testing.assert_array_equal(ours.fit(learner, pairs()).coef_, expected.coef_)
+        victims = list(client.run(os.getpid).values())
+
+        merged = []
+        real = ours.merge_states
+
+        def merge_and_kill(*arguments):
+            merged.append(real(*arguments))
+            if len(merged) == 3:
+                os.kill(victims[0], signal.SIGKILL)
+            return merged[-1]
+
+        monkeypatch.setattr(ours, "merge_states", merge_and_kill)
+        survived = ours.fit(learner, pairs())
+        np.testing.assert_array_equal(survived.coef_, expected.coef_)
+        assert victims[0] not in client.run(os.getpid).values()
