@@ -6,7 +6,8 @@ A file is a numpy ``.npz`` archive of arrays ``a0``, ``a1``, … and one string 
 * ``learner``: the object as a tree of plain values, where ``{"array": k}`` stands for array k, ``{"number": "nan"}``
   for a number that JSON has not, ``{"tuple": […]}`` for a tuple, ``{"dict": {…}}`` for a dictionary, and
   ``{"object": NAME, "state": {…}}`` for an object of one of the classes listed in `_classes` (nothing else is built);
-* ``digest``: SHA-256 of the tree and of all arrays.
+* ``extra``: what a checkpoint knows beside the learner, a tree of the same kind;
+* ``digest``: SHA-256 of the trees and of all arrays.
 """
 
 from __future__ import annotations
@@ -85,16 +86,22 @@ def save(learner: Any, path: str | os.PathLike) -> None:
     >>> bool((again.predict(scale(X)) == learner.predict(scale(X))).all())
     True
     """
+    write(learner, path)
+
+
+def write(learner: Any, path: str | os.PathLike, extra: Any = None) -> None:
+    """The same, with plain values that belong to the learner."""
     if not isinstance(learner, _LEARNERS):
         names = ", ".join(kind.__name__ for kind in _LEARNERS)
         raise TypeError(f"save takes {names}; got {type(learner).__name__}")
     arrays: list[np.ndarray] = []
-    tree = _encode(learner, arrays, "the learner")
+    tree = [_encode(learner, arrays, "the learner"), _encode(extra, arrays, "extra")]
     header = {
         "format": FORMAT,
         "version": VERSION,
         "written_by": version("quapy-nemsis"),
-        "learner": tree,
+        "learner": tree[0],
+        "extra": tree[1],
         "digest": _digest(tree, arrays),
     }
     path = Path(path)
@@ -136,6 +143,11 @@ def load(path: str | os.PathLike) -> Any:
     ...
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.npz'
     """
+    return read(path)[0]
+
+
+def read(path: str | os.PathLike) -> tuple[Any, Any]:
+    """The same, with the values that were written along."""
     try:
         with np.load(path, allow_pickle=False) as parts:
             header = json.loads(str(parts["header"])) if "header" in parts else {}
@@ -151,15 +163,16 @@ def load(path: str | os.PathLike) -> Any:
             f"{path} is of format version {header.get('version')}, written by quapy-nemsis "
             f"{header.get('written_by')}; this one reads version {VERSION}: install a newer quapy-nemsis"
         )
-    if header.get("digest") != _digest(header.get("learner"), arrays):
+    tree = [header.get("learner"), header.get("extra")]
+    if header.get("digest") != _digest(tree, arrays):
         raise ValueError(f"{path} was changed or damaged: its digest does not match its content")
     try:
-        learner = _decode(header["learner"], arrays)
+        learner, extra = _decode(tree, arrays)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{path} does not hold a learner of this package: {error}") from error
     if not isinstance(learner, _LEARNERS):
         raise ValueError(f"{path} does not hold a learner of this package")
-    return learner
+    return learner, extra
 
 
 def _digest(tree: Any, arrays: list[np.ndarray]) -> str:

@@ -155,11 +155,11 @@ def test_files_that_are_refused(tmp_path):
 
     def foreign(header, arrays):
         header["learner"]["object"] = "Popen"
-        header["digest"] = persistence._digest(header["learner"], list(arrays.values()))
+        header["digest"] = persistence._digest([header["learner"], None], list(arrays.values()))
 
     def nobody(header, arrays):
         header["learner"] = 3
-        header["digest"] = persistence._digest(3, list(arrays.values()))
+        header["digest"] = persistence._digest([3, None], list(arrays.values()))
 
     for change, message in (
         (newer, r"format version 2, written by quapy-nemsis \S+; this one reads version 1"),
