@@ -24,7 +24,7 @@ LAYERS = [
     {"online"},
     {"classifiers", "batch", "structural", "minibatch"},
     {"persistence", "merging"},
-    {"distributed"},
+    {"distributed", "streaming"},
     {"quantifiers"},
 ]
 QUAPY_ALLOWED = {"quantifiers"}

@@ -1,0 +1,389 @@
+"""Streams: sources, live evaluation, checkpoints, kills."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.datasets import dump_svmlight_file
+
+from quapy_nemsis import (
+    CANClassifier,
+    NEMSISClassifier,
+    OnePassMiniBatchClassifier,
+    SCANClassifier,
+    get_measure,
+    load,
+    persistence,
+)
+from quapy_nemsis.streaming import (
+    StreamError,
+    chunks_of,
+    fit_stream,
+    from_dicts,
+    from_iterable,
+    read_csv,
+    read_libsvm,
+    read_parquet,
+    shuffled,
+)
+from tests.conftest import make_points
+
+ROOT = Path(__file__).parents[1]
+
+
+def gathered(source):
+    chunks = list(source)
+    rows = [X.toarray() if scipy.sparse.issparse(X) else X for X, _ in chunks]
+    return np.vstack(rows), np.concatenate([y for _, y in chunks]), [len(y) for _, y in chunks]
+
+
+def frame_of(X, y):
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    frame["label"] = np.where(y, "yes", "no")
+    return frame
+
+
+# ----------------------------------------------------------------------- sources
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "csv.zst", "parquet"])
+def test_tables(suffix, tmp_path):
+    if suffix == "csv.zst" and sys.version_info < (3, 14):
+        pytest.importorskip("zstandard", reason="zst files need zstandard")
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    X, y = make_points(n=1000)
+    path = tmp_path / f"rows.{suffix}"
+    frame = frame_of(X, y)
+    reader = read_csv
+    if suffix == "parquet":
+        frame.to_parquet(path, row_group_size=400)
+        reader = read_parquet
+    else:
+        frame.to_csv(path, index=False)
+    source = reader(path, "label", rows=300)
+    for _ in range(2):  # a source can be read again
+        found, labels, sizes = gathered(source)
+        np.testing.assert_allclose(found, X, rtol=1e-12)
+        np.testing.assert_array_equal(labels == "yes", y)
+        assert max(sizes) <= 300
+    some, _, _ = gathered(reader(path, "label", columns=["x3", "x1"], rows=300))
+    np.testing.assert_allclose(some, X[:, [3, 1]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("suffix", ["libsvm", "libsvm.gz"])
+def test_libsvm_text(suffix, tmp_path):
+    X, y = make_points(n=500)
+    X[np.abs(X) < 0.7] = 0.0
+    path = tmp_path / f"rows.{suffix}"
+    opened = gzip.open if suffix.endswith("gz") else open
+    with opened(path, "wb") as file:
+        dump_svmlight_file(X, np.where(y, 1, -1), file, zero_based=False)
+    found, labels, sizes = gathered(read_libsvm(path, 6, rows=200))
+    np.testing.assert_allclose(found, X, rtol=1e-12)
+    np.testing.assert_array_equal(labels == 1, y)
+    assert sizes == [200, 200, 100]
+
+
+def test_iterables_and_dictionaries():
+    X, y = make_points(n=100)
+    pairs = [(X[a : a + 30], y[a : a + 30]) for a in range(0, 100, 30)]
+    found, labels, _ = gathered(from_iterable(lambda: iter(pairs)))
+    np.testing.assert_array_equal(found, X)
+    np.testing.assert_array_equal(labels, y)
+    points = [
+        ({"a": row[0], f"word={i % 3}": 1.0}, label)
+        for i, (row, label) in enumerate(zip(X, y, strict=True))
+    ]
+    source = from_dicts(lambda: points, n_features=64, rows=40)
+    found, labels, sizes = gathered(source)
+    assert found.shape == (100, 64)
+    assert sizes == [40, 40, 20]
+    np.testing.assert_array_equal(labels, y)
+    learner = fit_stream(NEMSISClassifier("q", eta0=0.3), source, classes=[False, True]).learner
+    assert learner.t_ == 100
+
+
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+def test_a_shuffle_buffer(container):
+    X, y = make_points(n=2000)
+    order = np.argsort(y, kind="stable")
+    source = chunks_of(container(X[order]), y[order], rows=100)
+    for buffer in (50, 700, 2000, 5000):
+        mixed = shuffled(source, buffer, seed=1)
+        found, labels, sizes = gathered(mixed)
+        assert sum(sizes) == 2000
+        assert sorted(map(tuple, found)) == sorted(map(tuple, X))
+        again, _, _ = gathered(mixed)
+        np.testing.assert_array_equal(again, found)
+        if buffer >= 2000:
+            assert abs(labels[:500].mean() - y.mean()) < 0.1
+
+
+def test_what_a_shuffle_buffer_is_for():
+    """Rows sorted by class: without a buffer the last class is all that is remembered."""
+    X, y = make_points(n=8000)
+    order = np.argsort(y, kind="stable")
+    source = chunks_of(X[order], y[order], rows=500)
+    learner = NEMSISClassifier("q", eta0=1.0)
+    values = []
+    for stream in (source, shuffled(source, 8000)):
+        found = fit_stream(learner, stream, classes=[False, True]).learner
+        values.append(get_measure("q").score(y, found.predict(X)))
+    assert values[1] > 0.85
+    assert values[0] < values[1] - 0.05
+
+
+# --------------------------------------------------------------- live evaluation
+
+
+@pytest.mark.parametrize("kind", [NEMSISClassifier, SCANClassifier, OnePassMiniBatchClassifier])
+def test_a_stream_is_partial_fit_and_a_curve(kind):
+    X, y = make_points(n=5000)
+    learner = kind()
+    progress = fit_stream(learner, chunks_of(X, y, rows=250), classes=[False, True], window=1000)
+    np.testing.assert_array_equal(progress.learner.coef_, kind().partial_fit(X, y).coef_)
+    assert not hasattr(learner, "coef_")
+    assert progress.rows == 5000
+    assert not progress.stopped
+    curve = progress.curve
+    assert curve["rows"] == [1000, 2000, 3000, 4000, 5000]
+    assert (np.diff(curve["seconds"]) > 0).all()
+    for k, start in enumerate(range(0, 5000, 1000)):
+        assert curve["prevalence"][k] == pytest.approx(y[start : start + 1000].mean())
+        if k:
+            assert curve["drift"][k] == pytest.approx(
+                abs(y[start : start + 1000].mean() - y[:start].mean())
+            )
+    # Each chunk is judged by the learner before it.
+    judged = kind()
+    hits = []
+    for start in range(0, 5000, 250):
+        chunk = slice(start, start + 250)
+        if start >= 4000:
+            hits.append(judged.predict(X[chunk]))
+        judged.partial_fit(X[chunk], y[chunk], classes=[False, True])
+    labels = np.concatenate(hits)
+    assert curve["estimate"][-1] == pytest.approx(labels.mean())
+    assert curve["ba"][-1] == pytest.approx(get_measure("ba").score(y[4000:], labels))
+    assert curve["kld"][-1] == pytest.approx(-get_measure("kld").score(y[4000:], labels))
+
+
+def test_stopping(capsys):
+    X, y = make_points(n=5000)
+    source = chunks_of(X, y, rows=250)
+    learner = NEMSISClassifier("q", eta0=0.3)
+    short = fit_stream(learner, source, classes=[False, True], max_rows=1100, verbose=1, window=500)
+    assert (short.rows, short.learner.t_, short.stopped) == (1100, 1100, True)
+    assert capsys.readouterr().out.count("rows, value") == 2
+    seen = []
+    called = fit_stream(
+        learner,
+        source,
+        classes=[False, True],
+        callback=lambda p: seen.append(p.rows) or p.rows >= 750,
+    )
+    assert (called.rows, called.stopped, seen) == (750, True, [250, 500, 750])
+    noise = chunks_of(
+        np.random.default_rng(0).normal(size=(20_000, 3)), np.tile([False, True], 10_000), rows=250
+    )
+    early = fit_stream(learner, noise, classes=[False, True], window=500, patience=4)
+    assert early.stopped
+    assert early.rows < 20_000
+
+
+# ------------------------------------------------------------------- bad streams
+
+
+def broken_in_the_middle(X, y):
+    yield X[:300], y[:300]
+    yield X[300:600], y[300:600]
+    raise EOFError("cut short")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("nan", r"the iterable: row 705 holds NaN"),
+        ("width", r"the iterable, rows 601 to 900: .*features"),
+        ("label", r"the iterable, rows 601 to 900: y holds labels \[7\]"),
+        ("end", r"the iterable: cannot be read after row 600 \(EOFError: cut short\)"),
+    ],
+)
+def test_a_bad_chunk_costs_nothing_learned(change, message, tmp_path):
+    X, y = make_points(n=900)
+    y = y.astype(int)
+    chunks = [[X[a : a + 300].copy(), y[a : a + 300].copy()] for a in (0, 300, 600)]
+    if change == "nan":
+        chunks[2][0][104, 2] = np.nan
+    if change == "width":
+        chunks[2][0] = chunks[2][0][:, :3]
+    if change == "label":
+        chunks[2][1][5] = 7
+    source = from_iterable(lambda: broken_in_the_middle(X, y) if change == "end" else iter(chunks))
+    path = tmp_path / "checkpoint.npz"
+    learner = NEMSISClassifier("q", eta0=0.3)
+    with pytest.raises(StreamError, match=message) as caught:
+        fit_stream(learner, source, classes=[0, 1], checkpoint=path)
+    before = NEMSISClassifier("q", eta0=0.3).partial_fit(X[:600], y[:600])
+    np.testing.assert_array_equal(caught.value.progress.learner.coef_, before.coef_)
+    np.testing.assert_array_equal(load(path).coef_, before.coef_)
+    assert caught.value.progress.rows == 600
+
+
+def test_broken_files(tmp_path):
+    X, y = make_points(n=20_000)
+    path = tmp_path / "rows.csv.gz"
+    frame_of(X, y).to_csv(path, index=False)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    learner = NEMSISClassifier("q", eta0=0.3)
+    with pytest.raises(
+        StreamError, match=r"rows\.csv\.gz: cannot be read after row [\d,]+"
+    ) as caught:
+        fit_stream(learner, read_csv(path, "label", rows=1000), classes=["no", "yes"])
+    assert caught.value.progress.rows > 0
+    text = tmp_path / "text.csv"
+    frame_of(X[:50], y[:50]).assign(x2="word").to_csv(text, index=False)
+    with pytest.raises(StreamError, match="column 'x2' does not hold numbers"):
+        fit_stream(learner, read_csv(text, "label"), classes=["no", "yes"])
+    with pytest.raises(StreamError, match=r"nowhere\.csv: cannot be read after row 0"):
+        fit_stream(learner, read_csv(tmp_path / "nowhere.csv", "label"), classes=["no", "yes"])
+
+
+def test_a_broken_parquet_footer(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    X, y = make_points(n=500)
+    path = tmp_path / "rows.parquet"
+    frame_of(X, y).to_parquet(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(StreamError, match=r"rows\.parquet: cannot be read after row 0"):
+        fit_stream(NEMSISClassifier(), read_parquet(path, "label"), classes=["no", "yes"])
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    X, y = make_points(n=1000)
+    path = tmp_path / "checkpoint.npz"
+    learner = NEMSISClassifier("q", eta0=0.3)
+    fit_stream(
+        learner, chunks_of(X[:500], y[:500], rows=100), classes=[False, True], checkpoint=path
+    )
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(persistence.os, "fsync", full)
+    with pytest.raises(
+        OSError, match=r"after row 600 could not be written \(No space left"
+    ) as caught:
+        fit_stream(
+            learner,
+            chunks_of(X, y, rows=100),
+            classes=[False, True],
+            checkpoint=path,
+            every_rows=100,
+            resume=True,
+        )
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == before
+
+
+def test_more_mistakes(tmp_path):
+    X, y = make_points(n=300)
+    source = chunks_of(X, y, rows=100)
+    with pytest.raises(TypeError, match="CANClassifier has no partial_fit"):
+        fit_stream(CANClassifier(), source, classes=[False, True])
+    with pytest.raises(ValueError, match="resume needs the file"):
+        fit_stream(NEMSISClassifier(), source, classes=[False, True], resume=True)
+    path = tmp_path / "checkpoint.npz"
+    fit_stream(NEMSISClassifier("q"), source, classes=[False, True], checkpoint=path)
+    with pytest.raises(ValueError, match="name another file"):
+        fit_stream(
+            NEMSISClassifier("kld"), source, classes=[False, True], checkpoint=path, resume=True
+        )
+    shorter = chunks_of(X[:200], y[:200], rows=100)
+    with pytest.raises(
+        ValueError, match="checkpoint is at row 300, but the source ends at row 200"
+    ):
+        fit_stream(
+            NEMSISClassifier("q"), shorter, classes=[False, True], checkpoint=path, resume=True
+        )
+
+
+# ------------------------------------------------------------------- checkpoints
+
+
+@pytest.mark.parametrize("kind", [NEMSISClassifier, SCANClassifier, OnePassMiniBatchClassifier])
+def test_resuming_anywhere_changes_nothing(kind, tmp_path):
+    X, y = make_points(n=6000)
+    source = chunks_of(X, y, rows=330)
+    options = {"classes": [False, True], "window": 1000}
+    whole = fit_stream(kind(), source, **options)
+    path = tmp_path / "checkpoint.npz"
+    for stop in (100, 1500, 4097, None):
+        part = fit_stream(kind(), source, checkpoint=path, resume=True, max_rows=stop, **options)
+    np.testing.assert_array_equal(part.learner.coef_, whole.learner.coef_)
+    assert part.rows == whole.rows == 6000
+    assert part.learner.tuning_ == whole.learner.tuning_
+
+
+STREAM = """
+import sys, time
+import numpy as np
+from quapy_nemsis import NEMSISClassifier
+from quapy_nemsis.streaming import chunks_of, fit_stream
+rng = np.random.default_rng(0)
+X = rng.normal(size=(30_000, 8))
+y = X[:, 0] + rng.normal(size=30_000) > 1
+def breathe(progress):
+    time.sleep(0.01)
+progress = fit_stream(
+    NEMSISClassifier("q"), chunks_of(X, y, rows=200), classes=[False, True], window=2000,
+    checkpoint=sys.argv[1], every_rows=400, resume=True, callback=breathe,
+)
+np.save(sys.argv[2], np.append(progress.learner.coef_, progress.curve["value"]))
+"""
+
+
+def run_stream(folder, name, kills, seed):
+    """The result of a stream that is killed so many times, at random."""
+    checkpoint, result = folder / f"{name}.npz", folder / f"{name}.npy"
+    rng = np.random.default_rng(seed)
+    line = [sys.executable, "-c", STREAM, str(checkpoint), str(result)]
+    done = 0
+    while True:
+        process = subprocess.Popen(line, cwd=ROOT)
+        if done < kills:
+            while not checkpoint.exists() and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0.0, 1.0) if done else 0.3)
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                done += 1
+        process.wait()
+        if result.exists():
+            return np.load(result), done
+
+
+def test_a_killed_stream_ends_the_same(tmp_path):
+    whole, _ = run_stream(tmp_path, "whole", kills=0, seed=0)
+    killed, kills = run_stream(tmp_path, "killed", kills=2, seed=1)
+    assert kills >= 1
+    np.testing.assert_array_equal(killed, whole)
+
+
+@pytest.mark.slow
+def test_twenty_kills(tmp_path):
+    whole, _ = run_stream(tmp_path, "whole", kills=0, seed=0)
+    for k in range(20):
+        killed, kills = run_stream(tmp_path, f"killed{k}", kills=1 + k % 3, seed=k)
+        assert kills >= 1
+        np.testing.assert_array_equal(killed, whole)
