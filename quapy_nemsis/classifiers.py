@@ -171,9 +171,11 @@ class NEMSISClassifier(NEMSISParameters, _NestedClassifier):
         w ← Π_R( w + η₀/√t · (a_y/p_y) · ∇ reward(w; x, y) ),
 
     where a_y is the measure's derivative by the mean reward of the class, taken at the running estimates:
-    a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and 15-17). Two choices
-    go beyond the listing: the share of positives p is the one seen so far, and the estimates r are means over the
-    points of each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance.
+    a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and 15-17). Three choices
+    go beyond the listing: the share of positives p is the one seen so far; the estimates r are means over the points of
+    each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance; and there is an
+    intercept, which moves like the weight of a feature of value 1, times the mean of min(‖x‖², 1) so far, lest it
+    drown features that are small.
 
     Parameters
     ----------
