@@ -173,8 +173,8 @@ class NEMSISClassifier(NEMSISParameters, _NestedClassifier):
     where a_y is the measure's derivative by the mean reward of the class, taken at the running estimates:
     a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and 15-17). Three choices
     go beyond the listing: the share of positives p is the one seen so far; the estimates r are means over the points of
-    each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance; and there is an
-    intercept, which moves like the weight of a feature of value 1, times the mean of min(‖x‖², 1) so far, lest it
+    each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance; and there is
+    an intercept, which moves like the weight of a feature of value 1, times the mean of min(‖x‖², 1) so far, lest it
     drown features that are small.
 
     Parameters
