@@ -114,14 +114,18 @@ class Claim:
     #: Whether it held, for each data set (or each case that the text speaks of).
     held: dict[str, bool] = field(default_factory=dict)
     numbers: str = ""
+    #: In what share of the cases it must hold: half for "often", and so on.
+    needed: float = 0.8
 
     @property
     def verdict(self) -> str:
-        """Supported if it held in at least four fifths of the cases, partly if in at least two fifths."""
+        """Supported if it held in the share of cases that it needs, partly if in at least half of that."""
         if not self.held:
             return "not run"
         share = sum(self.held.values()) / len(self.held)
-        return "supported" if share >= 0.8 else "partly" if share >= 0.4 else "not supported"
+        if share >= self.needed:
+            return "supported"
+        return "partly" if share >= self.needed / 2 else "not supported"
 
 
 # ---------------------------------------------------------------------- pieces
@@ -295,8 +299,8 @@ def claims_fig1(found: dict) -> list[Claim]:
         "fig1", "NEMSIS-NS and NEMSIS end with a KLD comparable to 1PMB's and SVM(KLD)'s, or lower"
     )
     faster = Claim("fig1", "They converge faster than SVM(KLD), significantly (here: ten times)")
-    than_batch = Claim("fig1", "They are often faster than 1PMB")
-    ns = Claim("fig1", "NEMSIS-NS converges faster than NEMSIS, on three of four sets")
+    than_batch = Claim("fig1", "They are often faster than 1PMB", needed=0.5)
+    ns = Claim("fig1", "NEMSIS-NS converges faster than NEMSIS, on three of four sets", needed=0.75)
     for name in _names(found):
         row = {m: results[name, m] for m in METHODS["fig1"] if (name, m) in results}
         if len(row) < len(METHODS["fig1"]):
@@ -319,7 +323,7 @@ def claims_fig1(found: dict) -> list[Claim]:
 
 
 def claims_fig2(found: dict) -> list[Claim]:
-    """A sweet spot: BA within 1 % of its best and KLD at most 1e-3 or twice its least, at the same CWeight."""
+    """A sweet spot: BA within 5 % of its best and KLD at most 1e-3 at the same CWeight."""
     spot = Claim("fig2", "There is a CWeight where quantification and classification are both good")
     notes = []
     for name in _names(found):
@@ -331,8 +335,8 @@ def claims_fig2(found: dict) -> list[Claim]:
                 rows.append((weight, *means))
         if not rows:
             continue
-        top, least = max(row[1] for row in rows), min(row[2] for row in rows)
-        sweet = [r for r in rows if r[1] >= 0.99 * top and r[2] <= max(2 * least, 1e-3)]
+        top = max(row[1] for row in rows)
+        sweet = [r for r in rows if r[1] >= 0.95 * top and r[2] <= 1e-3]
         spot.held[name] = bool(sweet)
         best = max(sweet, key=lambda r: r[1]) if sweet else max(rows, key=lambda r: r[1] - r[2])
         notes.append(
@@ -394,13 +398,15 @@ def _claims_hybrid(figure: str, found: dict, ours: tuple[str, str], what: str) -
         name: max(last for (n, _), (last, _) in ends.items() if n == name) for name in _names(found)
     }
     results = medians(figure, found, lambda name: 0.99 * best[name])
-    better = Claim(figure, f"{what} ends at least as high as 1PMB")
-    faster = Claim(figure, f"{what} is faster to 99 % of the best value than 1PMB")
+    better = Claim(figure, f"{what} is often better than 1PMB", needed=0.5)
+    faster = Claim(
+        figure, f"{what} is often faster to 99 % of the best value than 1PMB", needed=0.5
+    )
     for name in _names(found):
         row = {m: results[name, m] for m in (*ours, "1PMB") if (name, m) in results}
         if "1PMB" not in row or len(row) < 2:
             continue
-        better.held[name] = max(row[m][0] for m in ours if m in row) >= row["1PMB"][0] - 1e-4
+        better.held[name] = max(row[m][0] for m in ours if m in row) > row["1PMB"][0]
         faster.held[name] = min(row[m][1] for m in ours if m in row) < row["1PMB"][1]
     better.numbers = "; ".join(f"{n} {m} {last:.4f}" for (n, m), (last, _) in results.items())
     faster.numbers = "; ".join(_times(results, method) for method in (*ours, "1PMB"))
@@ -579,7 +585,7 @@ def write_page(
         Paragraph(
             "P. Kar, S. Li, H. Narasimhan, S. Chawla, F. Sebastiani. Online Optimization Methods for the "
             f"Quantification Problem. KDD 2016. {seeds} splits, 70 % for training. A claim is supported if it held in "
-            "at least four fifths of the cases, partly if in at least two fifths."
+            "four fifths of the cases (in half of them if it says often), partly if in half as many."
         ),
         Grid("Claims of the paper, and what this run says", head, rows, words=True),
     ]
