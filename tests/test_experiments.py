@@ -45,7 +45,7 @@ def test_npz_folder(tmp_path):
         from_npz(tmp_path, "adult")
     X, y = make_points(n=50)
     np.savez(tmp_path / "odd.npz", Z=X, y=y)
-    with pytest.raises(ValueError, match=r"it holds \['Z', 'y'\]"):
+    with pytest.raises(ValueError, match="it holds 'Z', 'y'"):
         from_npz(tmp_path, "odd")
     np.savez(tmp_path / "dense.npz", X=X, y=y)
     loaded, labels = from_npz(tmp_path, "dense")
