@@ -50,7 +50,7 @@ def test_npz_folder(tmp_path):
     np.savez(tmp_path / "dense.npz", X=X, y=y)
     loaded, labels = from_npz(tmp_path, "dense")
     np.testing.assert_allclose(loaded, X, rtol=1e-6)
-    np.testing.assert_array_equal(labels, y)
+    np.testing.assert_array_equal(labels, np.where(y, 1, -1))
 
 
 def test_step_size_of_a_count_is_chosen_among_equals_by_ba():
