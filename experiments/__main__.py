@@ -199,6 +199,7 @@ def finish(options: dict, cells: list) -> None:
         if options["protocol"] == "APP"
         else str(options["repeats"]),
         "Splits": f"{options['seeds']}, 70 % for training, from seed {options['seed']}",
+        **describe(options),
     }
     path = write_report(
         cells,
@@ -210,6 +211,23 @@ def finish(options: dict, cells: list) -> None:
         sample_size=options["sample_size"],
     )
     print(f"\nReport: {path}")
+
+
+def describe(options: dict) -> dict[str, str]:
+    """Facts about each data set, for the report."""
+    facts = {}
+    for name in options["sets"]:
+        folder = Path(options["data_dir"]) if options["data_dir"] else None
+        source = data.source(name, folder, options["target"], options["positive"])
+        table = data.load(source)
+        rows, width = table.features.shape
+        text = f"{rows:,} rows, {width:,} features, {100 * table.y.mean():.2f} % positive"
+        if options["positive"] and source.path:
+            text += f" ({options['positive']} against the rest)"
+        if table.missing:
+            text += f", {sum(table.missing.values())} missing values filled in"
+        facts[f"Data: {source.name}"] = text
+    return facts
 
 
 def run_report(options: dict) -> None:

@@ -101,7 +101,7 @@ def notes(table: Table, best_mark: str) -> list[str]:
     if table.same_as_best.any():
         words.append(
             f"{DAGGER}: not significantly different from the best of the column "
-            "(paired two-sided Wilcoxon signed-rank test over all samples, p ≥ 0.05)."
+            "(paired two-sided Wilcoxon signed-rank test over all samples, p ≥ 0.05; it looks at ranks, not means)."
         )
     if table.partial.any():
         words.append(f"{PARTIAL}: over some of the seeds only, and tested on these.")
@@ -132,7 +132,6 @@ def error_blocks(table: Table, sample_size: int) -> list[Block]:
         frozenset((i, j + 1) for i, j in np.argwhere(best).tolist()),
     )
     words = notes(table, "Bold")
-    words.append("The tests speak about these training sets, which samples of the same seed share.")
     if table.metric in SMOOTHED:
         words.append(f"Prevalences are smoothed by 1/(2·{sample_size}), as QuaPy does.")
     return [grid, Paragraph(" ".join(words))]

@@ -93,7 +93,9 @@ def write(learner: Any, path: str | os.PathLike, extra: Any = None) -> None:
     """The same, with plain values that belong to the learner."""
     if not isinstance(learner, _LEARNERS):
         names = ", ".join(kind.__name__ for kind in _LEARNERS)
-        raise TypeError(f"save takes {names}; got {type(learner).__name__}")
+        raise TypeError(
+            f"save takes {names}; got {type(learner).__name__} (of a quantifier, save its classifier_)"
+        )
     arrays: list[np.ndarray] = []
     tree = [_encode(learner, arrays, "the learner"), _encode(extra, arrays, "extra")]
     header = {

@@ -293,6 +293,8 @@ def _joined(first: Chunk, second: Chunk) -> Chunk:
 
 
 def _from_frame(frame: Any, target: str, columns: list[str] | None) -> Chunk:
+    if target not in frame.columns:
+        raise KeyError(f"there is no column {target!r}; the columns are {', '.join(frame.columns)}")
     features = frame.drop(columns=target) if columns is None else frame[columns]
     text = [name for name, kind in features.dtypes.items() if kind.kind not in "biuf"]
     if text:
@@ -462,7 +464,10 @@ def _run(
 
 def _start(learner: OnlineClassifier, checkpoint: Any, resume: bool) -> Progress:
     if not isinstance(learner, OnlineClassifier):
-        raise TypeError(f"{type(learner).__name__} has no partial_fit: give an online learner")
+        raise TypeError(
+            f"{type(learner).__name__} is no online learner: give NEMSISClassifier, SCANClassifier or "
+            "OnePassMiniBatchClassifier"
+        )
     if not resume:
         return Progress(clone(learner))
     if checkpoint is None:

@@ -254,6 +254,8 @@ def test_broken_files(tmp_path):
     frame_of(X[:50], y[:50]).assign(x2="word").to_csv(text, index=False)
     with pytest.raises(StreamError, match="column 'x2' does not hold numbers"):
         fit_stream(learner, read_csv(text, "label"), classes=["no", "yes"])
+    with pytest.raises(StreamError, match="no column 'lable'; the columns are x0, x1"):
+        fit_stream(learner, read_csv(text, "lable"), classes=["no", "yes"])
     with pytest.raises(StreamError, match=r"nowhere\.csv: cannot be read after row 0"):
         fit_stream(learner, read_csv(tmp_path / "nowhere.csv", "label"), classes=["no", "yes"])
 
@@ -299,7 +301,9 @@ def test_a_full_disk(tmp_path, monkeypatch):
 def test_more_mistakes(tmp_path):
     X, y = make_points(n=300)
     source = chunks_of(X, y, rows=100)
-    with pytest.raises(TypeError, match="CANClassifier has no partial_fit"):
+    with pytest.raises(
+        TypeError, match="CANClassifier is no online learner: give NEMSISClassifier"
+    ):
         fit_stream(CANClassifier(), source, classes=[False, True])
     with pytest.raises(ValueError, match="resume needs the file"):
         fit_stream(NEMSISClassifier(), source, classes=[False, True], resume=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import minimize, nnls
 
 Loss = str | Callable[[int, int, int, int], float]
 
@@ -190,9 +190,28 @@ def _solve_qp(deltas: np.ndarray, psis: np.ndarray, C: float) -> np.ndarray:
         lower = max(lower, alpha @ deltas - np.sum((alpha @ A) ** 2) / 2)
         if upper - lower < 1e-14:
             break
-    if upper - lower > 1e-7:
-        raise RuntimeError(f"duality gap {upper - lower}")
+    if (
+        upper - lower > 1e-7
+    ):  # older versions of nnls give up early: another method goes on from there
+        best_v = _solve_primal(deltas, A, best_v)
     return math.sqrt(C) * best_v
+
+
+def _solve_primal(deltas: np.ndarray, A: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Minimiser of ``|v|^2 / 2 + xi`` subject to ``xi >= deltas - A @ v``, by SLSQP."""
+    found = minimize(
+        lambda z: z[:-1] @ z[:-1] / 2 + z[-1],
+        np.append(v, np.max(deltas - A @ v)),
+        jac=lambda z: np.append(z[:-1], 1.0),
+        constraints={
+            "type": "ineq",
+            "fun": lambda z: z[-1] - deltas + A @ z[:-1],
+            "jac": lambda z: np.column_stack([A, np.ones(len(A))]),
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    return found.x[:-1]
 
 
 @dataclass
