@@ -33,11 +33,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis._state import AVERAGES, Settings, State
-from quapy_nemsis.calibration import Calibration, sample_of_classes
 from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.merging import Learner, merge_states
 from quapy_nemsis.online import HISTORY
-from quapy_nemsis.tuning import AUTO
 
 # How many rows, over all partitions, step size and radius are chosen on and posteriors are calibrated on.
 _SAMPLE = 120_000
@@ -73,7 +71,8 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
         raise TypeError(f"NEMSIS and SCAN can be distributed; got {type(learner).__name__}")
     learner = clone(learner)
     settings = learner._settings()
-    blocks = dask.persist(*(_checked(pair, i) for i, pair in enumerate(_pairs(X, y))))
+    checked = (dask.delayed(_check_block)(pair, i) for i, pair in enumerate(_pairs(X, y)))
+    blocks = dask.persist(*checked)
     if len(blocks) == 1:
         return dask.compute(dask.delayed(_fit_alone)(learner, blocks[0]))[0]
     facts = dask.compute(*(dask.delayed(_facts)(block) for block in blocks))
@@ -91,7 +90,7 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
     state = _rounds(learner, blocks, state, settings, classes, seed, verbose)
     learner.history_ = {column: [] for column in HISTORY}
     learner._keep(state, [], settings, classes)
-    _calibrate(learner, sampled, settings, rng)
+    learner._calibrate(*sampled, settings, rng)
     return learner
 
 
@@ -227,22 +226,7 @@ def _rounds(
     return state
 
 
-def _calibrate(learner: Learner, sampled: tuple, settings: Settings, rng: Any) -> None:
-    if AUTO in (learner.eta0, learner.radius):
-        learner._calibrate(*sampled, settings, rng)
-        return
-    X, positive = sampled
-    rows, weights = sample_of_classes(positive, rng)
-    objective = learner._state.objective(settings)
-    scores = learner._scores(X[rows])
-    learner._calibration = Calibration(scores, positive[rows], weights, objective)
-
-
 # --------------------------------------------------------------- on the workers
-
-
-def _checked(pair: Any, number: int) -> Any:
-    return dask.delayed(_check_block)(pair, number)
 
 
 def _check_block(pair: tuple, number: int) -> tuple[Any, np.ndarray]:

@@ -522,7 +522,7 @@ def _close_window(progress: Progress) -> None:
         "estimate": (tp + fp) / total,
         "drift": abs(p - progress.positives / before) if before else 0.0,
     }
-    measures = {"value": _target(progress.learner), "kld": NegKLD(), "ba": BA()}
+    measures = {"value": progress.learner._settings().measure, "kld": NegKLD(), "ba": BA()}
     for name, measure in measures.items():
         entries[name] = measure.value(*rates, p, 0.5 / total)
     entries["kld"] = abs(entries["kld"])
@@ -530,10 +530,6 @@ def _close_window(progress: Progress) -> None:
         progress.curve[name].append(entries[name])
     progress.positives += positives
     progress.window = [0.0] * 4
-
-
-def _target(learner: OnlineClassifier) -> Any:
-    return learner._settings().measure
 
 
 def _is_stale(values: list[float], patience: int | None) -> bool:
