@@ -15,6 +15,8 @@ import pytest
 from experiments import __main__ as command
 from experiments import compare, data, methods, reproduce
 from experiments.cells import Cell, Store, compute
+from experiments.reproduce import pieces
+from experiments.reproduce.claims import settled
 from tests.conftest import make_points
 
 ROOT = Path(__file__).parents[1]
@@ -297,7 +299,7 @@ def test_a_download_goes_into_the_cache(tmp_path, monkeypatch):
 def tiny_folder(tmp_path_factory):
     """Small data under the names of the paper's."""
     folder = tmp_path_factory.mktemp("data")
-    names = {name for sets in reproduce.SETS.values() for name in sets} - {"ijcnn1"}
+    names = {name for sets in pieces.SETS.values() for name in sets} - {"ijcnn1"}
     for seed, name in enumerate(sorted(names)):
         X, y = make_points(n=1500, d=4, share=0.3, seed=seed)
         np.savez(folder / f"{name}.npz", X=X, y=np.where(y, 1, -1))
@@ -307,12 +309,12 @@ def tiny_folder(tmp_path_factory):
 @pytest.mark.parametrize("figure", reproduce.FIGURES)
 def test_each_figure_on_tiny_data(figure, tiny_folder, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv(data.FOLDER_VARIABLE, raising=False)
-    monkeypatch.setattr(reproduce, "CWEIGHTS", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(pieces, "CWEIGHTS", (0.0, 0.5, 1.0))
     out = tmp_path / "out"
     arguments = ["reproduce", figure, "--data-dir", tiny_folder, "--seeds", 2, "--passes", 2]
     run(*arguments, "--out", out)
     printed = capsys.readouterr().out
-    if "ijcnn1" in reproduce.SETS[figure]:
+    if "ijcnn1" in pieces.SETS[figure]:
         assert f"{figure}: ijcnn1 is left out" in printed
     verdicts = [line for line in printed.splitlines() if line.startswith(f"{figure} ")]
     assert verdicts
@@ -340,9 +342,9 @@ def test_verdicts_follow_the_numbers():
     claim.held["c"] = False
     assert claim.verdict == "not supported"
     record = {"seconds": [1.0, 2.0, 3.0, 4.0], "value": [-1.0, -1e-4, -1e-2, -1e-5]}
-    assert reproduce.settled(record, -1e-3) == 4.0
-    assert reproduce.settled(record, -2.0) == 1.0
-    assert reproduce.settled(record, -1e-6) == np.inf
+    assert settled(record, -1e-3) == 4.0
+    assert settled(record, -2.0) == 1.0
+    assert settled(record, -1e-6) == np.inf
 
     def curves(end, seconds):
         return [{"seconds": [seconds, 2 * seconds], "value": [end, end]}] * 3

@@ -1,0 +1,59 @@
+"""The page that shows the claims and the figures."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from experiments.blocks import Block, Grid, Heading, Items, Paragraph, Picture
+from experiments.plots import png
+from experiments.report import machine_blocks, replacing, write_blocks
+from experiments.reproduce.claims import Claim
+from experiments.reproduce.pieces import TITLES
+
+
+def write_page(
+    claims: list[Claim], pictures: dict[str, Figure], folder: Path, seeds: int, command: str
+) -> Path:
+    """Write report.html, report.md with its figures, and claims.csv; the path of the first."""
+    head = ["Figure", "The paper says", "This run", "Held for"]
+    rows = [[c.figure, c.text, c.verdict, _cases(c)] for c in claims]
+    blocks: list[Block] = [
+        Heading(1, "The paper's experiments, run again"),
+        Paragraph(
+            "P. Kar, S. Li, H. Narasimhan, S. Chawla, F. Sebastiani. Online Optimization Methods for the "
+            f"Quantification Problem. KDD 2016. {seeds} splits, 70 % for training. A claim is supported if it held in "
+            "four fifths of the cases (in half of them if it says often), partly if in half as many."
+        ),
+        Grid("Claims of the paper, and what this run says", head, rows, words=True),
+    ]
+    for figure, picture in pictures.items():
+        title = f"Figure {figure.removeprefix('fig')}: {TITLES[figure]}"
+        texts = [(c.text, c.numbers) for c in claims if c.figure == figure]
+        alt = f"{title}; the numbers are below."
+        blocks += [
+            Heading(2, title),
+            Picture(figure, png(picture), _caption(figure), alt),
+            Items(texts),
+        ]
+    write_blocks("The paper's experiments, run again", [*blocks, *machine_blocks(command)], folder)
+    with replacing(folder / "claims.csv") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow([*head, "Numbers"])
+        lines.writerows([*row, c.numbers] for row, c in zip(rows, claims, strict=True))
+    return folder / "report.html"
+
+
+def _cases(claim: Claim) -> str:
+    held = [name for name, fact in claim.held.items() if fact]
+    return f"{len(held)} of {len(claim.held)}" + (f": {', '.join(held)}" if held else "")
+
+
+def _caption(figure: str) -> str:
+    return {
+        "fig2": "Mean and standard deviation of BA, median of KLD over splits.",
+        "fig3": "Median over splits, with the least and the greatest value.",
+        "fig4": "Mean and standard deviation over splits.",
+    }.get(figure, "Median over splits; bands hold the middle half.")
