@@ -24,7 +24,9 @@ LAYERS = [
     {"online"},
     {"classifiers", "batch", "structural", "minibatch"},
     {"persistence", "merging"},
-    {"distributed", "streaming"},
+    {"distributed", "streaming.sources"},
+    {"streaming.learning"},
+    {"streaming"},
     {"quantifiers"},
 ]
 QUAPY_ALLOWED = {"quantifiers"}

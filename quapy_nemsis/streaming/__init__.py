@@ -1,0 +1,48 @@
+"""Streams: sources of chunks whatever the size of the file, live evaluation, and checkpoints to resume from.
+
+A *source* is iterated for chunks (X, y), X a float64 array or CSR matrix and y an array of labels, and can be iterated
+again. Readers that are well kept do the parsing: pandas, pyarrow, scikit-learn.
+
+Examples
+--------
+>>> import numpy as np
+>>> from quapy_nemsis import NEMSISClassifier
+>>> from quapy_nemsis.streaming import chunks_of, fit_stream, shuffled
+>>> rng = np.random.default_rng(0)
+>>> X = rng.normal(size=(5000, 3))
+>>> y = np.where(X[:, 0] + rng.normal(size=5000) > 1, "yes", "no")
+>>> order = np.argsort(y)  # sorted by class, as sources often are
+>>> source = shuffled(chunks_of(X[order], y[order], rows=500), buffer=5000, seed=0)
+>>> result = fit_stream(NEMSISClassifier("q"), source, classes=["no", "yes"], window=1000)
+>>> result.rows, result.curve["rows"]
+(5000, [1000, 2000, 3000, 4000, 5000])
+>>> bool(result.curve["value"][-1] > 0.8)
+True
+"""
+
+from quapy_nemsis.streaming.learning import CURVE, Progress, StreamError, fit_stream
+from quapy_nemsis.streaming.sources import (
+    Source,
+    chunks_of,
+    from_dicts,
+    from_iterable,
+    read_csv,
+    read_libsvm,
+    read_parquet,
+    shuffled,
+)
+
+__all__ = [
+    "CURVE",
+    "Progress",
+    "Source",
+    "StreamError",
+    "chunks_of",
+    "fit_stream",
+    "from_dicts",
+    "from_iterable",
+    "read_csv",
+    "read_libsvm",
+    "read_parquet",
+    "shuffled",
+]

@@ -1,0 +1,272 @@
+"""Sources of chunks (X, y), whatever the size of the file. Readers that are well kept do the parsing."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
+
+Chunk = tuple[Any, np.ndarray]
+
+
+@dataclass
+class Source:
+    """Chunks (X, y) that can be iterated again and again.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in messages, the file's name as a rule.
+    chunks : callable
+        Without arguments; begins an iteration.
+    """
+
+    name: str
+    chunks: Callable[[], Iterator[Chunk]]
+
+    def __iter__(self) -> Iterator[Chunk]:
+        row = 0
+        iterator = self.chunks()
+        while True:
+            try:
+                X, y = next(iterator)
+            except StopIteration:
+                return
+            except Exception as error:  # readers raise all sorts for a broken file
+                raise ValueError(
+                    f"{self.name}: cannot be read after row {row:,} ({type(error).__name__}: {error})"
+                ) from error
+            self._check(X, y, row)
+            row += len(y)
+            yield X, y
+
+    def _check(self, X: Any, y: np.ndarray, row: int) -> None:
+        """Refuse NaN and inf, naming the row."""
+        values = X.data if scipy.sparse.issparse(X) else X
+        if np.isfinite(values).all():
+            return
+        if scipy.sparse.issparse(X):
+            place = np.flatnonzero(~np.isfinite(values))[0]
+            bad = int(np.searchsorted(X.indptr, place, side="right") - 1)
+        else:
+            bad = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
+        raise ValueError(
+            f"{self.name}: row {row + bad + 1:,} holds NaN or infinity; fill it in or leave the row out"
+        )
+
+
+def read_csv(
+    path: str | Path,
+    target: str,
+    *,
+    columns: list[str] | None = None,
+    rows: int = 10_000,
+    **options: Any,
+) -> Source:
+    """Chunks of a CSV file: plain, or compressed as .gz, .bz2, .xz or .zst (which needs the package zstandard).
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    target : str
+        Column of the labels.
+    columns : list of str, optional
+        Columns of the features, numbers; by default all but the target.
+    rows : int, default=10,000
+        Rows of a chunk.
+    **options
+        For `pandas.read_csv`.
+    """
+    import pandas as pd
+
+    def chunks() -> Iterator[Chunk]:
+        wanted = None if columns is None else [*columns, target]
+        with pd.read_csv(path, chunksize=rows, usecols=wanted, **options) as frames:
+            for frame in frames:
+                yield _from_frame(frame, target, columns)
+
+    return Source(str(path), chunks)
+
+
+def read_parquet(
+    path: str | Path, target: str, *, columns: list[str] | None = None, rows: int = 65_536
+) -> Source:
+    """Chunks of a Parquet file (needs pyarrow), reading only the columns that are used.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    target : str
+        Column of the labels.
+    columns : list of str, optional
+        Columns of the features, numbers; by default all but the target.
+    rows : int, default=65,536
+        Most rows of a chunk.
+    """
+
+    def chunks() -> Iterator[Chunk]:
+        import pyarrow.parquet as pq
+
+        wanted = None if columns is None else [*columns, target]
+        with pq.ParquetFile(path) as file:
+            names = columns or [name for name in file.schema_arrow.names if name != target]
+            for batch in file.iter_batches(batch_size=rows, columns=wanted):
+                X = np.empty((batch.num_rows, len(names)))
+                for j, name in enumerate(names):
+                    X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
+                yield X, batch.column(target).to_numpy(zero_copy_only=False)
+
+    return Source(str(path), chunks)
+
+
+def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Source:
+    """Chunks of a LIBSVM text file, plain or .gz, as CSR matrices of a given width (indices from 1).
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    n_features : int
+        Number of features: a stream cannot know the greatest index beforehand.
+    rows : int, default=10,000
+        Rows of a chunk.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    def chunks() -> Iterator[Chunk]:
+        import gzip
+
+        opened = gzip.open if str(path).endswith(".gz") else open
+        with opened(path, "rb") as file:
+            while lines := [line for _, line in zip(range(rows), file, strict=False)]:
+                text = io.BytesIO(b"".join(lines))
+                yield load_svmlight_file(text, n_features=n_features, zero_based=False)
+
+    return Source(str(path), chunks)
+
+
+def chunks_of(X: Any, y: ArrayLike, *, rows: int = 10_000) -> Source:
+    """Chunks of a matrix in memory, or of a memory map.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,)
+        Labels.
+    rows : int, default=10,000
+        Rows of a chunk.
+    """
+    y = np.asarray(y)
+
+    def chunks() -> Iterator[Chunk]:
+        for start in range(0, len(y), rows):
+            yield X[start : start + rows], y[start : start + rows]
+
+    return Source("the matrix", chunks)
+
+
+def from_iterable(
+    iterable: Iterable[Chunk] | Callable[[], Iterable[Chunk]], name: str = "the iterable"
+) -> Source:
+    """Chunks (X, y) of anything that gives them; of a function that begins anew, if the source is to be read again.
+
+    Parameters
+    ----------
+    iterable : iterable of (X, y), or callable
+        Chunks.
+    name : str
+        What it is called in messages.
+    """
+
+    def chunks() -> Iterator[Chunk]:
+        for X, y in iterable() if callable(iterable) else iterable:
+            yield (X if scipy.sparse.issparse(X) else np.asarray(X, dtype=float)), np.asarray(y)
+
+    return Source(name, chunks)
+
+
+def from_dicts(
+    iterable: Iterable[tuple[dict, Any]], *, n_features: int = 2**18, rows: int = 1000
+) -> Source:
+    """Chunks of pairs (dictionary of features, label), as River has them, hashed to a given width.
+
+    Parameters
+    ----------
+    iterable : iterable of (dict, label), or callable
+        Points.
+    n_features : int, default=2**18
+        Width of the hashed rows.
+    rows : int, default=1000
+        Rows of a chunk.
+    """
+    from sklearn.feature_extraction import FeatureHasher
+
+    hasher = FeatureHasher(n_features)
+
+    def chunks() -> Iterator[Chunk]:
+        points = iter(iterable() if callable(iterable) else iterable)
+        while some := [point for _, point in zip(range(rows), points, strict=False)]:
+            yield hasher.transform(x for x, _ in some), np.array([label for _, label in some])
+
+    return Source("the dictionaries", chunks)
+
+
+def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
+    """The rows of a source in a random order, as far as a buffer allows: sources are often sorted by class.
+
+    Each chunk goes into the buffer, and as many rows leave it at random. A buffer that is as large as the source
+    shuffles fully; a smaller one cannot mend an order that is sorted over more rows than it holds.
+
+    Parameters
+    ----------
+    source : Source
+        Chunks.
+    buffer : int, default=100,000
+        Rows that are held back.
+    seed : int, default=0
+        Of the random order; every iteration has the same.
+    """
+
+    def chunks() -> Iterator[Chunk]:
+        rng = np.random.default_rng(seed)
+        held: Chunk | None = None
+        for chunk in source:
+            held = chunk if held is None else _joined(held, chunk)
+            leaving = len(held[1]) - buffer
+            if leaving > 0:
+                order = rng.permutation(len(held[1]))
+                yield held[0][order[:leaving]], held[1][order[:leaving]]
+                held = held[0][order[leaving:]], held[1][order[leaving:]]
+        if held is not None:
+            order = rng.permutation(len(held[1]))
+            size = max(min(buffer, len(order)) // 10, 1)
+            for start in range(0, len(order), size):
+                part = order[start : start + size]
+                yield held[0][part], held[1][part]
+
+    return Source(source.name, chunks)
+
+
+def _joined(first: Chunk, second: Chunk) -> Chunk:
+    stack = scipy.sparse.vstack if scipy.sparse.issparse(first[0]) else np.vstack
+    X = stack([first[0], second[0]])
+    return (X.tocsr() if scipy.sparse.issparse(X) else X), np.concatenate([first[1], second[1]])
+
+
+def _from_frame(frame: Any, target: str, columns: list[str] | None) -> Chunk:
+    if target not in frame.columns:
+        raise KeyError(f"there is no column {target!r}; the columns are {', '.join(frame.columns)}")
+    features = frame.drop(columns=target) if columns is None else frame[columns]
+    text = [name for name, kind in features.dtypes.items() if kind.kind not in "biuf"]
+    if text:
+        raise TypeError(f"column {text[0]!r} does not hold numbers; name others with columns=")
+    return np.ascontiguousarray(features.to_numpy(dtype=np.float64)), frame[target].to_numpy()
