@@ -31,6 +31,7 @@ from quapy_nemsis.streaming import (
     from_iterable,
     read_csv,
     read_libsvm,
+    read_npz,
     read_parquet,
     shuffled,
 )
@@ -91,6 +92,52 @@ def test_libsvm_text(suffix, tmp_path):
     np.testing.assert_allclose(found, X, rtol=1e-12)
     np.testing.assert_array_equal(labels == 1, y)
     assert sizes == [200, 200, 100]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("kind", ["dense", "float32", "csr"])
+def test_npz(kind, save, tmp_path):
+    X, y = make_points(n=500)
+    X[np.abs(X) < 0.7] = 0.0
+    X[200:215] = 0.0
+    X = X.astype(np.float32) if kind == "float32" else X
+    M = scipy.sparse.csr_matrix(X)
+    sparse = {"data": M.data, "indices": M.indices, "indptr": M.indptr, "shape": M.shape}
+    path = tmp_path / "rows.npz"
+    save(path, y=np.where(y, "yes", "no"), **(sparse if kind == "csr" else {"X": X}))
+    source = read_npz(path, rows=210)
+    for _ in range(2):
+        found, labels, sizes = gathered(source)
+        np.testing.assert_array_equal(found, X)
+        np.testing.assert_array_equal(labels == "yes", y)
+        assert sizes == [210, 210, 80]
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"rows\.npz: cannot be read after row 0 \(BadZipFile"):
+        list(source)
+
+
+def test_bad_npz(tmp_path):
+    X, y = make_points(n=50)
+    path = tmp_path / "rows.npz"
+    source = read_npz(path)
+    for arrays, message in (
+        ({"y": y, "Z": X}, r"there is no array 'data' in it, only \['Z', 'y'\]"),
+        ({"y": y[:40], "X": X}, r"X has shape \(50, 6\) and y \(40,\)"),
+        ({"y": y, "X": np.asfortranarray(X)}, "'X' is in Fortran order"),
+        ({"y": y.astype(object), "X": X}, "'y' holds Python objects, which are not loaded"),
+        (
+            {"y": y, "data": X[0], "indices": [0, 1], "indptr": [0] * 50 + [6], "shape": [50, 6]},
+            "'indices' ends too early",
+        ),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=message):
+            list(source)
+
+
+def test_an_unknown_option_of_a_reader(tmp_path):
+    with pytest.raises(TypeError, match="has an option 'seperator'"):
+        read_csv(tmp_path / "rows.csv", "label", seperator=";")
 
 
 def test_iterables_and_dictionaries():
@@ -309,6 +356,10 @@ def test_more_mistakes(tmp_path):
         fit_stream(NEMSISClassifier(), source, classes=[False, True], resume=True)
     path = tmp_path / "checkpoint.npz"
     fit_stream(NEMSISClassifier("q"), source, classes=[False, True], checkpoint=path)
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError, match="there already: go on from it with resume=True"):
+        fit_stream(NEMSISClassifier("q"), source, classes=[False, True], checkpoint=path)
+    assert path.read_bytes() == before
     with pytest.raises(ValueError, match="name another file"):
         fit_stream(
             NEMSISClassifier("kld"), source, classes=[False, True], checkpoint=path, resume=True

@@ -28,6 +28,7 @@ from quapy_nemsis.streaming.sources import (
     from_iterable,
     read_csv,
     read_libsvm,
+    read_npz,
     read_parquet,
     shuffled,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "from_iterable",
     "read_csv",
     "read_libsvm",
+    "read_npz",
     "read_parquet",
     "shuffled",
 ]

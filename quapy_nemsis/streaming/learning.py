@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.utils.extmath import safe_sparse_dot
 
 from quapy_nemsis.measures import BA, NegKLD
 from quapy_nemsis.online import OnlineClassifier
@@ -81,7 +82,8 @@ def fit_stream(
     window : int, default=10,000
         Rows of a window of the curve (at the end of the chunk in which it is full).
     checkpoint : str or Path, optional
-        File to write the learner and its position to, now and then, whole or not at all.
+        File to write the learner and its position to, now and then, whole or not at all. One that is there already is
+        refused unless `resume` is set.
     every_rows, every_seconds : default=1,000,000 and 60
         How often, whichever comes first; and at the end.
     resume : bool, default=False
@@ -184,6 +186,10 @@ def _start(learner: OnlineClassifier, checkpoint: Any, resume: bool) -> Progress
             "OnePassMiniBatchClassifier"
         )
     if not resume:
+        if checkpoint is not None and Path(checkpoint).exists():
+            raise FileExistsError(
+                f"{checkpoint} is there already: go on from it with resume=True, name another file, or delete it"
+            )
         return Progress(clone(learner))
     if checkpoint is None:
         raise ValueError("resume needs the file of a checkpoint")
@@ -200,11 +206,14 @@ def _take(
 ) -> None:
     """Judge a chunk, learn it, and close the window if it is full."""
     learner = progress.learner
-    labels = learner.predict(X) if hasattr(learner, "classes_") else np.full(len(y), classes[0])
+    before = (learner.coef_[0], learner.intercept_[0]) if hasattr(learner, "classes_") else None
     begin = time.perf_counter()
     learner.partial_fit(X, y, classes=classes)
     progress.seconds += time.perf_counter() - begin
-    positive, predicted = y == learner.classes_[1], labels == learner.classes_[1]
+    positive = y == learner.classes_[1]
+    predicted = np.zeros(len(y), dtype=bool)
+    if before is not None:  # what the learner would have said before it learned the chunk
+        predicted = safe_sparse_dot(X, before[0], dense_output=True) + before[1] > 0.0
     counts = (
         positive & predicted,
         positive & ~predicted,

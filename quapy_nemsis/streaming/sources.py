@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse
@@ -49,7 +53,9 @@ class Source:
     def _check(self, X: Any, y: np.ndarray, row: int) -> None:
         """Refuse NaN and inf, naming the row."""
         values = X.data if scipy.sparse.issparse(X) else X
-        if np.isfinite(values).all():
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = values.sum()  # a sum is cheap, and finite as a rule if all is
+        if np.isfinite(total) or np.isfinite(values).all():
             return
         if scipy.sparse.issparse(X):
             place = np.flatnonzero(~np.isfinite(values))[0]
@@ -86,6 +92,10 @@ def read_csv(
     """
     import pandas as pd
 
+    unknown = [name for name in options if name not in signature(pd.read_csv).parameters]
+    if unknown:
+        raise TypeError(f"neither read_csv nor pandas.read_csv has an option {unknown[0]!r}")
+
     def chunks() -> Iterator[Chunk]:
         wanted = None if columns is None else [*columns, target]
         with pd.read_csv(path, chunksize=rows, usecols=wanted, **options) as frames:
@@ -119,10 +129,8 @@ def read_parquet(
         with pq.ParquetFile(path) as file:
             names = columns or [name for name in file.schema_arrow.names if name != target]
             for batch in file.iter_batches(batch_size=rows, columns=wanted):
-                X = np.empty((batch.num_rows, len(names)))
-                for j, name in enumerate(names):
-                    X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
-                yield X, batch.column(target).to_numpy(zero_copy_only=False)
+                features = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
+                yield _interleaved(features), batch.column(target).to_numpy(zero_copy_only=False)
 
     return Source(str(path), chunks)
 
@@ -151,6 +159,88 @@ def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Sou
                 yield load_svmlight_file(text, n_features=n_features, zero_based=False)
 
     return Source(str(path), chunks)
+
+
+def read_npz(path: str | Path, *, rows: int = 10_000) -> Source:
+    """Chunks of an npz file, compressed or not, that holds ``y`` and ``X``, or ``y`` and the parts of a CSR matrix.
+
+    The parts are called ``data``, ``indices``, ``indptr`` and ``shape``, as `scipy.sparse.save_npz` calls them. Arrays
+    are read a piece at a time, never whole, and Python objects in the file are not loaded.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    rows : int, default=10,000
+        Rows of a chunk.
+    """
+
+    def chunks() -> Iterator[Chunk]:
+        with zipfile.ZipFile(path) as file, ExitStack() as stack:
+            names = {name.removesuffix(".npy") for name in file.namelist()}
+            parts = ("y", "X") if "X" in names else ("y", "data", "indices", "indptr", "shape")
+            missing = [name for name in parts if name not in names]
+            if missing:
+                raise KeyError(f"there is no array {missing[0]!r} in it, only {sorted(names)}")
+            opened = {
+                name: _Array(name, stack.enter_context(file.open(f"{name}.npy"))) for name in parts
+            }
+            yield from (_dense_rows if "X" in names else _csr_rows)(opened, rows)
+
+    return Source(str(path), chunks)
+
+
+class _Array:
+    """An array in a file of numpy's format, read a piece at a time."""
+
+    def __init__(self, name: str, file: IO[bytes]):
+        self.name, self.file = name, file
+        form = np.lib.format
+        headers = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
+        self.shape, columns_first, self.dtype = headers[form.read_magic(file)](file)
+        if self.dtype.hasobject:
+            raise TypeError(f"{name!r} holds Python objects, which are not loaded: save numbers")
+        if columns_first and len(self.shape) > 1:
+            raise ValueError(f"{name!r} is in Fortran order: save numpy.ascontiguousarray of it")
+
+    def take(self, count: int) -> np.ndarray:
+        """The next so many entries along the first axis."""
+        inner = self.shape[1:]
+        size = count * math.prod(inner) * self.dtype.itemsize
+        content = self.file.read(size)
+        if len(content) < size:
+            raise EOFError(f"{self.name!r} ends too early")
+        return np.frombuffer(content, self.dtype).reshape(count, *inner)
+
+
+def _sizes(n: int, rows: int) -> Iterator[int]:
+    return (min(rows, n - start) for start in range(0, n, rows))
+
+
+def _dense_rows(parts: dict[str, _Array], rows: int) -> Iterator[Chunk]:
+    X, y = parts["X"], parts["y"]
+    if len(X.shape) != 2 or X.shape[:1] != y.shape:
+        raise ValueError(f"X has shape {X.shape} and y {y.shape}: save one label per row")
+    for size in _sizes(y.shape[0], rows):
+        yield X.take(size).astype(np.float64), y.take(size)
+
+
+def _csr_rows(parts: dict[str, _Array], rows: int) -> Iterator[Chunk]:
+    n, width = (int(extent) for extent in parts["shape"].take(2))
+    if parts["y"].shape != (n,) or parts["indptr"].shape != (n + 1,):
+        raise ValueError(f"the matrix has {n} rows and y shape {parts['y'].shape}")
+    begin = parts["indptr"].take(1)
+    for size in _sizes(n, rows):
+        ends = parts["indptr"].take(size)
+        entries = int(ends[-1] - begin[0])
+        bounds = np.concatenate([begin, ends]) - begin
+        data = parts["data"].take(entries).astype(np.float64)
+        X = scipy.sparse.csr_matrix(
+            (data, parts["indices"].take(entries), bounds), shape=(size, width)
+        )
+        X.check_format(full_check=True)
+        yield X, parts["y"].take(size)
+        begin = ends[-1:]
 
 
 def chunks_of(X: Any, y: ArrayLike, *, rows: int = 10_000) -> Source:
@@ -260,6 +350,16 @@ def _joined(first: Chunk, second: Chunk) -> Chunk:
     stack = scipy.sparse.vstack if scipy.sparse.issparse(first[0]) else np.vstack
     X = stack([first[0], second[0]])
     return (X.tocsr() if scipy.sparse.issparse(X) else X), np.concatenate([first[1], second[1]])
+
+
+def _interleaved(columns: list[np.ndarray]) -> np.ndarray:
+    """Columns as a row-major matrix, a block of rows at a time: one that fits the processor's cache."""
+    X = np.empty((len(columns[0]), len(columns)))
+    block = max(2**15 // len(columns), 1)
+    for start in range(0, len(X), block):
+        for j, column in enumerate(columns):
+            X[start : start + block, j] = column[start : start + block]
+    return X
 
 
 def _from_frame(frame: Any, target: str, columns: list[str] | None) -> Chunk:
