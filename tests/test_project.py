@@ -26,6 +26,7 @@ LAYERS = [
     {"persistence", "merging"},
     {"distributed", "streaming.sources"},
     {"streaming.learning"},
+    {"streaming.plotting"},
     {"streaming"},
     {"quantifiers"},
 ]

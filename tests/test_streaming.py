@@ -29,6 +29,7 @@ from quapy_nemsis.streaming import (
     fit_stream,
     from_dicts,
     from_iterable,
+    plot_progress,
     read_csv,
     read_libsvm,
     read_npz,
@@ -222,6 +223,24 @@ def test_a_stream_is_partial_fit_and_a_curve(kind):
     assert curve["estimate"][-1] == pytest.approx(labels.mean())
     assert curve["ba"][-1] == pytest.approx(get_measure("ba").score(y[4000:], labels))
     assert curve["kld"][-1] == pytest.approx(-get_measure("kld").score(y[4000:], labels))
+
+
+def test_a_plot_of_the_curve(tmp_path):
+    X, y = make_points(n=5000)
+    y[2500:] = y[2500:] | (np.arange(2500) % 3 == 0)  # drift
+    source = chunks_of(X, y, rows=250)
+    progress = fit_stream(NEMSISClassifier("q"), source, classes=[False, True], window=500)
+    figure = plot_progress(progress)
+    lines = [line for ax in figure.axes for line in ax.get_lines()]
+    names = ("value", "ba", "kld", "prevalence", "estimate")
+    for line, name in zip(lines, names, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), progress.curve["rows"])
+        np.testing.assert_allclose(line.get_ydata(), np.maximum(progress.curve[name], 1e-9))
+    figure.savefig(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 10_000
+    short = fit_stream(NEMSISClassifier("q"), source, classes=[False, True], window=9000)
+    with pytest.raises(ValueError, match="5,000 rows were read; give fit_stream a smaller window"):
+        plot_progress(short)
 
 
 def test_stopping(capsys):

@@ -21,6 +21,7 @@ True
 """
 
 from quapy_nemsis.streaming.learning import CURVE, Progress, StreamError, fit_stream
+from quapy_nemsis.streaming.plotting import plot_progress
 from quapy_nemsis.streaming.sources import (
     Source,
     chunks_of,
@@ -42,6 +43,7 @@ __all__ = [
     "fit_stream",
     "from_dicts",
     "from_iterable",
+    "plot_progress",
     "read_csv",
     "read_libsvm",
     "read_npz",

@@ -1,0 +1,74 @@
+"""The curve of a stream, drawn (needs matplotlib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quapy_nemsis.streaming.learning import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+_BLUE, _ORANGE, _GREEN = "#0072B2", "#D55E00", "#009E73"
+
+
+def plot_progress(progress: Progress) -> Figure:
+    """How a learner did on each window of a stream before it learned it, and how the stream drifted.
+
+    Above, the measure and BA; in the middle KLD, on a logarithmic scale; below, the true prevalence of each window and
+    the learner's estimate of it (the share of rows that it called positive).
+
+    Parameters
+    ----------
+    progress : Progress
+        Of `fit_stream`, with at least one full window.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        To show, or to save with ``savefig``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from quapy_nemsis import NEMSISClassifier
+    >>> from quapy_nemsis.streaming import chunks_of, fit_stream, plot_progress
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 3))
+    >>> y = X[:, 0] + rng.normal(size=5000) > 1
+    >>> progress = fit_stream(
+    ...     NEMSISClassifier("q"), chunks_of(X, y, rows=500), classes=[False, True], window=500
+    ... )
+    >>> figure = plot_progress(progress)
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['value', 'KLD', 'prevalence']
+    """
+    from matplotlib.figure import Figure
+
+    curve = progress.curve
+    if not curve["rows"]:
+        raise ValueError(
+            f"there is no full window to draw: {progress.rows:,} rows were read; give fit_stream a smaller window"
+        )
+    figure = Figure(figsize=(7.0, 7.0), layout="constrained")
+    top, middle, bottom = figure.subplots(3, 1, sharex=True)
+    measure = progress.learner._settings().measure.name
+    top.plot(curve["rows"], curve["value"], color=_BLUE, marker="o", ms=3, label=measure)
+    top.plot(curve["rows"], curve["ba"], color=_GREEN, marker="s", ms=3, ls="--", label="BA")
+    top.set_ylabel("value")
+    floor = [max(kld, 1e-9) for kld in curve["kld"]]
+    middle.plot(curve["rows"], floor, color=_ORANGE, marker="o", ms=3, label="KLD of the window")
+    middle.set_yscale("log")
+    middle.set_ylabel("KLD")
+    bottom.plot(curve["rows"], curve["prevalence"], color="black", label="true")
+    bottom.plot(
+        curve["rows"], curve["estimate"], color=_ORANGE, marker="o", ms=3, ls="--", label="estimate"
+    )
+    bottom.set_ylabel("prevalence")
+    bottom.set_xlabel("rows learned")
+    for ax in (top, middle, bottom):
+        ax.grid(alpha=0.3)
+        ax.legend(loc="best")
+    figure.suptitle(f"{type(progress.learner).__name__}: each window judged before it is learned")
+    return figure
