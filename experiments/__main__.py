@@ -13,6 +13,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from experiments import compare, data, methods, reproduce
+from experiments.cells import on_dask
 from experiments.report import text_table, write_report
 from experiments.stats import METRICS
 
@@ -25,6 +26,8 @@ _EXAMPLES = """examples:
       a file of your own
   python -m experiments reproduce fig1 fig4 --data-dir FOLDER
       figures of the paper, with what the numbers say about its claims
+  python -m experiments compare --dask tcp://host:8786
+      on the workers of a Dask cluster
   python -m experiments data
       which sets there are, and where the others come from
 
@@ -103,6 +106,12 @@ def parser() -> argparse.ArgumentParser:
     first.add_argument("--seed", type=int, default=0, help="first seed (default 0)")
     first.add_argument("--seeds", type=int, default=1, help="how many splits (default 1)")
     first.add_argument("--retry", action="store_true", help="compute anew what failed before")
+    first.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="scheduler of a Dask cluster to run on, as tcp://host:8786; its workers have one thread each, "
+        "can import this package and see the data at the same paths",
+    )
     first.add_argument(
         "--out", type=Path, default=Path("results/compare"), help="folder to write to"
     )
@@ -184,7 +193,8 @@ def run_compare(options: dict) -> None:
     out = Path(options["out"])
     out.mkdir(parents=True, exist_ok=True)
     (out / RUN_FILE).write_text(json.dumps(options, indent=1), encoding="utf-8")
-    cells = compare.run(tasks, out / "cells", options["jobs"], options["retry"])
+    with on_dask(options["dask"]):
+        cells = compare.run(tasks, out / "cells", options["jobs"], options["retry"])
     finish(options, cells)
 
 

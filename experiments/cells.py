@@ -9,12 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
 
@@ -90,10 +91,8 @@ class Store:
             return None
 
 
-def _compute_one(function: Callable[[Any], dict], task: Any, key: dict, folder: Path) -> dict:
-    record = function(task)
-    Store(folder).save(key, record)
-    return record
+def _compute_one(function: Callable[[Any], dict], task: Any, number: int) -> tuple[int, dict]:
+    return number, function(task)
 
 
 def compute(
@@ -116,7 +115,7 @@ def compute(
     folder : Path
         Where records are kept, each written as soon as it is finished.
     jobs : int, default=1
-        Processes.
+        Processes; without effect on a Dask cluster (see `on_dask`), where all workers are used.
     retry : bool, default=False
         Whether to compute anew what has an ``error``.
     """
@@ -129,27 +128,55 @@ def compute(
     missing = [i for i in range(len(tasks)) if i not in found]
     if len(missing) < len(tasks):
         print(f"{len(tasks) - len(missing)} of {len(tasks)} are there already", flush=True)
-    work = (delayed(_compute_one)(function, tasks[i], keys[i], folder) for i in missing)
-    results = Parallel(jobs, return_as="generator")(work)
-    names = [store.path(keys[i]).stem.rpartition("-")[0] for i in missing]
-    for i, record in zip(missing, _with_progress(results, names), strict=True):
+    work = (delayed(_compute_one)(function, tasks[i], i) for i in missing)
+    results = Parallel(jobs, return_as="generator_unordered")(work)
+    names = {i: store.path(keys[i]).stem.rpartition("-")[0] for i in missing}
+    for i, record in _with_progress(results, names):
+        store.save(keys[i], record)
         found[i] = record
     return [found[i] for i in range(len(tasks))]
 
 
-def _with_progress(records: Iterator[dict], names: list[str]) -> Iterator[dict]:
+@contextmanager
+def on_dask(address: str | None) -> Iterator[None]:
+    """Let `compute` use the workers of a Dask cluster; does nothing without an address."""
+    if address is None:
+        yield
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError("--dask needs Dask: pip install 'quapy-nemsis[dask]'") from error
+    try:
+        client = Client(address, timeout=5)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {address} ({error})") from error
+    with client:
+        threads = client.nthreads()
+        if not threads:
+            raise ValueError(f"the scheduler at {address} has no workers: start some first")
+        if max(threads.values()) > 1:
+            # QuaPy's methods draw from numpy's global random state, which threads of a process share.
+            raise ValueError("workers must have one thread each: start them with --nthreads 1")
+        print(f"{len(threads)} workers of the Dask cluster at {address}", flush=True)
+        with parallel_config(backend="dask"):
+            yield
+
+
+def _with_progress(
+    records: Iterator[tuple[int, dict]], names: dict[int, str]
+) -> Iterator[tuple[int, dict]]:
     """A bar with the remaining time on a terminal, a line per record in a log."""
     if sys.stderr.isatty():
-        bar = tqdm(total=len(names), dynamic_ncols=True)
-        for name, record in zip(names, records, strict=True):
-            bar.set_postfix_str(name)
-            bar.update()
-            yield record
-        bar.close()
+        with tqdm(total=len(names), dynamic_ncols=True) as bar:
+            for i, record in records:
+                yield i, record
+                bar.set_postfix_str(names[i])
+                bar.update()
         return
     begin = time.perf_counter()
-    for done, (name, record) in enumerate(zip(names, records, strict=True), start=1):
+    for done, (i, record) in enumerate(records, start=1):
+        yield i, record
         left = (time.perf_counter() - begin) / done * (len(names) - done)
         outcome = f": {record['error']}" if record.get("error") else ""
-        print(f"[{done}/{len(names)}, {left:.0f} s left] {name}{outcome}", flush=True)
-        yield record
+        print(f"[{done}/{len(names)}, {left:.0f} s left] {names[i]}{outcome}", flush=True)

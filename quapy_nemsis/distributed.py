@@ -22,11 +22,14 @@ array([0.4, 0.6])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from joblib import parallel_config, register_parallel_backend
+from joblib.parallel import BACKENDS
 from sklearn.base import clone
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
@@ -141,6 +144,43 @@ def prevalence(learner: Learner, X: Any) -> np.ndarray:
     if counts.sum() == 0:
         raise ValueError("there are no rows to count")
     return counts / counts.sum()
+
+
+@contextmanager
+def quapy_on_dask() -> Iterator[None]:
+    """Let QuaPy's own parallel work, such as `quapy.model_selection.GridSearchQ`, run on the current Dask client.
+
+    QuaPy asks joblib for its backend "loky" by name, so that ``joblib.parallel_config(backend="dask")`` has no effect
+    on it; within this context joblib's Dask backend answers to that name. Workers should have one thread each, because
+    QuaPy's methods draw from numpy's global random state.
+
+    Examples
+    --------
+    >>> import quapy as qp
+    >>> from distributed import Client
+    >>> from quapy_nemsis import NEMSIS
+    >>> from quapy_nemsis.distributed import quapy_on_dask
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> data = qp.data.LabelledCollection(scale(X), y)
+    >>> training, validation = data.split_stratified(0.6, random_state=0)
+    >>> protocol = qp.protocol.APP(validation, 50, n_prevalences=5, repeats=2, random_state=0)
+    >>> search = qp.model_selection.GridSearchQ(NEMSIS(), {"eta0": [0.1, 1.0]}, protocol)
+    >>> with Client(processes=False, threads_per_worker=1, dashboard_address=None), quapy_on_dask():
+    ...     search.fit(*training.Xy).best_params_
+    {'eta0': ...}
+    """
+    with parallel_config(backend="dask"):  # which makes joblib register its backend
+        before, dask_backend = BACKENDS["loky"], BACKENDS["dask"]
+        # Parallel(backend=name) gives a nesting level, which the Dask backend would hand on to every task.
+        register_parallel_backend(
+            "loky", lambda nesting_level=None, **options: dask_backend(**options)
+        )
+        try:
+            yield
+        finally:
+            register_parallel_backend("loky", before)
 
 
 # ---------------------------------------------------------------- on the client

@@ -1,14 +1,17 @@
 """Training on Dask: without a cluster, on a real one, and with a worker killed."""
 
+import json
 import os
 import signal
 import time
 
 import numpy as np
 import pytest
+import quapy as qp
 import scipy.sparse
 
-from quapy_nemsis import CANClassifier, NEMSISClassifier, SCANClassifier, get_measure
+from experiments.__main__ import main
+from quapy_nemsis import NEMSIS, CANClassifier, NEMSISClassifier, SCANClassifier, get_measure
 from tests.conftest import make_points
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
@@ -155,3 +158,75 @@ def test_workers_change_nothing_and_may_die(monkeypatch):
         survived = ours.fit(learner, pairs())
         np.testing.assert_array_equal(survived.coef_, expected.coef_)
         assert victims[0] not in client.run(os.getpid).values()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A real cluster of two processes with a thread each."""
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(n_workers=2, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def executed(client):
+    """How many tasks the workers have run."""
+    return sum(
+        client.run(lambda dask_worker: dask_worker.state.executed_count, nanny=False).values()
+    )
+
+
+def test_model_selection_of_quapy_on_a_cluster(cluster):
+    X, y = make_points(n=900)
+    training = qp.data.LabelledCollection(X[:500], y[:500].astype(int))
+    validation = qp.data.LabelledCollection(X[500:], y[500:].astype(int))
+    protocol = qp.protocol.APP(validation, 50, n_prevalences=5, repeats=2, random_state=0)
+    grid = {"eta0": [0.01, 0.1, 1.0], "measure": ["q", "kld"]}
+
+    def search():
+        learner = NEMSIS(random_state=0)
+        return qp.model_selection.GridSearchQ(learner, grid, protocol).fit(*training.Xy)
+
+    expected = search()
+    before = executed(cluster)
+    with ours.quapy_on_dask():
+        found = search()
+    assert executed(cluster) >= before + 6
+    assert found.param_scores_ == expected.param_scores_
+    assert found.best_params_ == expected.best_params_
+    before = executed(cluster)
+    search()
+    assert executed(cluster) == before
+
+
+def test_a_comparison_on_a_cluster(cluster, tmp_path, capsys):
+    arguments = ["compare", "--sets", "breast_cancer", "--methods", "CC", "ACC(NEMSIS:q)"]
+    arguments += ["--repeats", "2", "--prevalences", "3", "--out"]
+    main([*arguments, str(tmp_path / "local")])
+    before = executed(cluster)
+    main([*arguments, str(tmp_path / "there"), "--dask", cluster.scheduler.address])
+    assert executed(cluster) >= before + 2
+    assert "2 workers of the Dask cluster" in capsys.readouterr().out
+    records = [
+        [json.loads(path.read_text()) for path in sorted((tmp_path / name / "cells").iterdir())]
+        for name in ("local", "there")
+    ]
+    assert len(records[0]) == 2
+    for here, there in zip(*records, strict=True):
+        assert (here["method"], here["estimated"]) == (there["method"], there["estimated"])
+
+
+def test_clusters_that_cannot_be_used(tmp_path):
+    arguments = ["compare", "--methods", "CC", "--out", str(tmp_path), "--dask"]
+    with pytest.raises(SystemExit, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 "):
+        main([*arguments, "tcp://127.0.0.1:1"])
+    options = {"processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=2, **options) as threads:
+        with pytest.raises(SystemExit, match="one thread each: start them with --nthreads 1"):
+            main([*arguments, threads.scheduler_address])
+        threads.scale(0)
+        threads.sync(threads._correct_state)
+        with pytest.raises(SystemExit, match="has no workers"):
+            main([*arguments, threads.scheduler_address])
