@@ -29,6 +29,13 @@ def online_curve(
     """
     chosen = clone(learner).set_params(random_state=seed).fit(X, y)
     learner = clone(learner).set_params(eta0=chosen.eta0_, radius=chosen.radius_)
+    return partial_curve(learner, X, y, n_passes, seed)
+
+
+def partial_curve(
+    learner: Any, X: Any, y: np.ndarray, n_passes: int, seed: int
+) -> Iterator[tuple[float, Any]]:
+    """Anything with a `partial_fit`, at growing numbers of points, with the seconds of it so far."""
     rng = np.random.default_rng(seed)
     classes = np.unique(y)
     seconds, seen, mark = 0.0, 0, 500

@@ -1,33 +1,71 @@
 """The experiments run for real, small."""
 
+import json
 import sys
 
 import numpy as np
 import pytest
 
-from experiments import accuracy, bench, curves, defaults, peers
+from experiments import accuracy, curves, defaults, peers
+from experiments.bench.__main__ import main as bench
+from experiments.bench.passes import WIDTHS
+from experiments.bench.processes import can_measure_memory, stream_memory
+from experiments.bench.tables import best_of
 from experiments.data import embedded, from_npz, split
 from quapy_nemsis import BA, NegKLD, NEMSISClassifier, SVMPerfClassifier, get_measure
 from tests.conftest import make_points
 
 
-def test_bench(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["bench", "--rows", "2000", "--repeats", "1"])
-    bench.main()
+def test_bench(tmp_path, capsys):
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    sizes = ["--rows", "2000", "--repeats", "1", "--stream-rows", "5000", "--gigabytes", "0.05"]
+    bench([*sizes, "--out", str(tmp_path)])
     printed = capsys.readouterr().out
-    for line in (
-        "pass, q / X @ w",
-        "pass, kld / SGDClassifier.fit",
-        "own, without / built-in",
-        "Peak memory",
-        "disk cache",
-    ):
-        assert line in printed
+    found = json.loads((tmp_path / "bench.json").read_text())["tables"]
+    assert all(table["title"] in printed for table in found)
+    tables = {table["name"]: table["rows"] for table in found}
+    here = {"width", "nonzeros", "rows", "quality", "dask", "tuning", "side by side", "custom"}
+    assert here <= set(tables)
+    for name, rows in tables.items():
+        for row in rows:
+            values = [value for value in row.values() if not isinstance(value, str)]
+            assert np.isfinite(values).all(), name
+    assert [row["features"] for row in tables["width"]] == list(WIDTHS)
+    dense = {row["task"]: row for row in tables["dense"]}
+    peer = dense["SGDClassifier.fit"]["ms"]
+    assert dense["pass, q"]["/ SGDClassifier.fit"] == pytest.approx(dense["pass, q"]["ms"] / peer)
+    one, two = (row for row in tables["dask"] if "workers" in row["who"])
+    assert one["q"] == two["q"]  # the workers change nothing
+    assert (tmp_path / "figures" / "bench.png").stat().st_size > 20_000
+    assert "nonzeros a row" in (tmp_path / "report.html").read_text()
+    with pytest.raises(SystemExit, match="unknown benchmark 'speed'; known are dense"):
+        bench(["speed"])
 
 
 def test_best_of_takes_the_best():
     times = iter([3.0, 1.0, 2.0])
-    assert bench.best_of(3, task=lambda: next(times)) == {"task": 1.0}
+    assert best_of(3, task=lambda: next(times)) == {"task": 1.0}
+
+
+@pytest.mark.skipif(not can_measure_memory(), reason="needs Linux")
+def test_memory_does_not_grow_with_the_stream(tmp_path):
+    peaks = []
+    for k, gigabytes in enumerate((0.1, 0.5)):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        _, imported, peak, rows = stream_memory(gigabytes, folder)
+        assert rows * 50 * 8 > 0.97 * gigabytes * 2**30
+        assert peak - imported < 120
+        peaks.append(peak)
+    assert peaks[1] < peaks[0] + 10
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_measure_memory(), reason="needs Linux")
+def test_memory_of_a_long_stream(tmp_path):
+    start, _, peak, rows = stream_memory(20.0, tmp_path)
+    assert rows > 53_000_000
+    assert peak - start < 300
 
 
 @pytest.mark.parametrize("name", ["breast_cancer", "digits"])

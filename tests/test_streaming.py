@@ -176,6 +176,26 @@ def test_a_shuffle_buffer(container):
             assert abs(labels[:500].mean() - y.mean()) < 0.1
 
 
+def test_a_shuffle_buffer_leaves_its_source_alone():
+    X, y = make_points(n=600)
+    before = X.copy()
+    gathered(shuffled(chunks_of(X, y, rows=100), 200))
+    np.testing.assert_array_equal(X, before)
+    # Labels may be longer later on.
+    words = np.where(np.arange(600) < 300, "no", "certainly")
+    chunks = [(X[a : a + 100], words[a : a + 100].astype(str)) for a in range(0, 600, 100)]
+    chunks = [(rows, np.array(labels.tolist())) for rows, labels in chunks]
+    found, labels, _ = gathered(shuffled(from_iterable(lambda: iter(chunks)), 200))
+    assert sorted(zip(map(tuple, found), labels, strict=True)) == sorted(
+        zip(map(tuple, X), words, strict=True)
+    )
+    chunks[4] = (X[400:500, :2], words[400:500])
+    with pytest.raises(ValueError, match="a chunk has 2 features, those before it 6"):
+        gathered(shuffled(from_iterable(lambda: iter(chunks)), 200))
+    with pytest.raises(ValueError, match="at least 1 row; got 0"):
+        shuffled(chunks_of(X, y), 0)
+
+
 def test_what_a_shuffle_buffer_is_for():
     """Rows sorted by class: without a buffer the last class is all that is remembered."""
     X, y = make_points(n=8000)

@@ -313,8 +313,8 @@ def from_dicts(
 def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
     """The rows of a source in a random order, as far as a buffer allows: sources are often sorted by class.
 
-    Each chunk goes into the buffer, and as many rows leave it at random. A buffer that is as large as the source
-    shuffles fully; a smaller one cannot mend an order that is sorted over more rows than it holds.
+    Rows that arrive take the places of rows in the buffer that leave it, at random. A buffer that is as large as the
+    source shuffles fully; a smaller one cannot mend an order that is sorted over more rows than it holds.
 
     Parameters
     ----------
@@ -325,31 +325,63 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
     seed : int, default=0
         Of the random order; every iteration has the same.
     """
+    if buffer < 1:
+        raise ValueError(f"buffer must be at least 1 row; got {buffer!r}")
 
     def chunks() -> Iterator[Chunk]:
         rng = np.random.default_rng(seed)
-        held: Chunk | None = None
-        for chunk in source:
-            held = chunk if held is None else _joined(held, chunk)
-            leaving = len(held[1]) - buffer
-            if leaving > 0:
-                order = rng.permutation(len(held[1]))
-                yield held[0][order[:leaving]], held[1][order[:leaving]]
-                held = held[0][order[leaving:]], held[1][order[leaving:]]
-        if held is not None:
-            order = rng.permutation(len(held[1]))
-            size = max(min(buffer, len(order)) // 10, 1)
-            for start in range(0, len(order), size):
-                part = order[start : start + size]
-                yield held[0][part], held[1][part]
+        filling: list[Chunk] = []
+        missing, held = buffer, None
+        for X, y in source:
+            if missing:
+                filling.append((X[:missing], y[:missing]))
+                X, y, missing = X[missing:], y[missing:], max(missing - len(y), 0)
+                if not missing:
+                    held = _joined(filling)
+                    filling.clear()
+            for start in range(0, len(y), buffer):
+                arriving = X[start : start + buffer], y[start : start + buffer]
+                leaving, held = _exchanged(held, arriving, rng)
+                yield leaving
+        if held or filling:
+            X, y = held or _joined(filling)
+            order = rng.permutation(len(y))
+            size = max(len(y) // 10, 1)
+            for start in range(0, len(y), size):
+                yield X[order[start : start + size]], y[order[start : start + size]]
 
     return Source(source.name, chunks)
 
 
-def _joined(first: Chunk, second: Chunk) -> Chunk:
-    stack = scipy.sparse.vstack if scipy.sparse.issparse(first[0]) else np.vstack
-    X = stack([first[0], second[0]])
-    return (X.tocsr() if scipy.sparse.issparse(X) else X), np.concatenate([first[1], second[1]])
+def _exchanged(held: Chunk, arriving: Chunk, rng: np.random.Generator) -> tuple[Chunk, Chunk]:
+    """Rows of a full buffer that make room for those that arrive, and the buffer with these in it."""
+    X, y = held
+    n, k = len(y), len(arriving[1])
+    if X.shape[1] != arriving[0].shape[1]:
+        raise ValueError(
+            f"a chunk has {arriving[0].shape[1]} features, those before it {X.shape[1]}"
+        )
+    leaving = rng.choice(n, k, replace=False)
+    out = X[leaving], y[leaving]
+    if scipy.sparse.issparse(X):
+        kept = np.setdiff1d(np.arange(n), leaving)
+        return out, _joined([(X[kept], y[kept]), arriving])
+    return out, (_replaced(X, leaving, arriving[0]), _replaced(y, leaving, arriving[1]))
+
+
+def _replaced(array: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Put values into an array, in place unless its type is too narrow for them (labels of text)."""
+    array = array.astype(np.result_type(array, values), copy=False)
+    array[places] = values
+    return array
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    """A chunk of several, which shares no memory with them."""
+    rows, labels = zip(*chunks, strict=True)
+    if scipy.sparse.issparse(rows[0]):
+        return scipy.sparse.vstack(rows).tocsr(), np.concatenate(labels)
+    return np.concatenate(rows), np.concatenate(labels)
 
 
 def _interleaved(columns: list[np.ndarray]) -> np.ndarray:

@@ -1,0 +1,94 @@
+"""Whole fits: what choosing costs, how time grows with rows, and quality against time, next to peers."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from experiments import data
+from experiments.bench.passes import ONE, fitting, gaussian, sgd
+from experiments.bench.tables import Table, best_of, compared
+from experiments.curves import online_curve, partial_curve
+from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
+
+
+def tuning(n_rows: int, repeats: int) -> Table:
+    """What choosing the step size and the radius costs."""
+    X, y = gaussian(n_rows)
+    tasks: dict[str, Callable] = {
+        "fit, both given": fitting(NEMSISClassifier("q", **{**ONE, "n_passes": 5}), X, y),
+        "fit, both chosen": fitting(NEMSISClassifier("q", random_state=0), X, y),
+        "LogisticRegression.fit": fitting(LogisticRegression(max_iter=1000), X, y),
+    }
+    return Table(
+        "tuning",
+        f"Five passes, step size and radius given or chosen out of 16 pairs, dense {n_rows:,} x 54",
+        compared(
+            best_of(max(repeats // 3, 1), **tasks), "fit, both given", "LogisticRegression.fit"
+        ),
+    )
+
+
+def rows(n_rows: int, repeats: int) -> Table:
+    """Seconds of a fit with all its defaults against the number of rows, next to those of peers."""
+    table = Table("rows", "Fit with defaults (five passes, tuned) against rows, dense, 54 features")
+    X, y = gaussian(n_rows)
+    for n in (n_rows // 50, n_rows // 15, n_rows // 5, n_rows):
+        learners = {
+            "NEMSISClassifier": NEMSISClassifier("q", random_state=0),
+            "SGDClassifier": sgd(5),
+            "LogisticRegression": LogisticRegression(),
+            "LinearSVC": LinearSVC(dual=False),
+        }
+        tasks = {name: fitting(learner, X[:n], y[:n]) for name, learner in learners.items()}
+        best = best_of(max(repeats // 3, 1), **tasks)
+        table.rows.append({"rows": n, **best})
+    table.note = (
+        "Seconds. SGDClassifier makes five passes with its fixed step; the others use their defaults, LinearSVC in "
+        "the primal."
+    )
+    return table
+
+
+def quality(n_rows: int, repeats: int) -> Table:
+    """Q-measure and KLD on test rows against seconds of training, on the embedded set ``drift``."""
+    X, y, X_test, y_test = data.prepare(data.Source("drift"), seed=0)
+    X, y = X[:n_rows], y[:n_rows]
+    iterative = {
+        "LogisticRegression": LogisticRegression(),
+        "LogisticRegression, balanced": LogisticRegression(class_weight="balanced"),
+        "LinearSVC, balanced": LinearSVC(dual=False, class_weight="balanced"),
+    }
+    weights = dict(enumerate(len(y) / (2.0 * np.bincount(y))))
+    curves = {
+        "NEMSIS:q": online_curve(NEMSISClassifier("q"), X, y, n_passes=20, seed=0),
+        "SGD, balanced": partial_curve(sgd().set_params(class_weight=weights), X, y, 20, seed=0),
+        **{name: _more_iterations(learner, X, y) for name, learner in iterative.items()},
+    }
+    table = Table("quality", "Quality against seconds of training: 42,000 x 20, 5 % positive")
+    for method, curve in curves.items():
+        for seconds, learner in curve:
+            labels = learner.predict(X_test)
+            q, kld = QMeasure().score(y_test, labels), -NegKLD().score(y_test, labels)
+            table.rows.append({"method": method, "seconds": seconds, "q": q, "KLD": kld})
+    table.note = "One run, as it comes. NEMSIS with its step size chosen beforehand (see tuning)."
+    return table
+
+
+def _more_iterations(learner: Any, X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, Any]]:
+    """The learner after 1, 2, 4 … iterations, each time from the beginning, with the seconds it took."""
+    for number in (1, 2, 4, 8, 16, 32):
+        stage = clone(learner).set_params(max_iter=number)
+        begin = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            stage.fit(X, y)
+        yield time.perf_counter() - begin, stage

@@ -1,0 +1,115 @@
+"""Streams from a file, and a Dask cluster."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import data
+from experiments.bench.tables import Table
+from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
+from quapy_nemsis.streaming import fit_stream, read_parquet
+
+WIDTH, GROUP = 50, 100_000
+
+
+def write_rows(path: Path, n_rows: int) -> None:
+    """A Parquet file of generated rows, in groups, if there is none of this size yet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.exists() and pq.ParquetFile(path).metadata.num_rows == n_rows:
+        return
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=WIDTH) / np.sqrt(WIDTH)
+    schema = pa.schema([*((f"x{j}", pa.float64()) for j in range(WIDTH)), ("y", pa.int8())])
+    with pq.ParquetWriter(path, schema) as file:
+        for start in range(0, n_rows, GROUP):
+            size = min(GROUP, n_rows - start)
+            X = rng.normal(size=(WIDTH, size))
+            y = (w @ X + 0.5 * rng.normal(size=size) > 1.0).astype(np.int8)
+            file.write_table(pa.table([*X, y], schema=schema))
+
+
+def stream(n_rows: int, folder: Path) -> Table:
+    """Rows a second from a Parquet file: parsed, read as a source, and learned, in turns."""
+    import pyarrow.parquet as pq
+
+    path = Path(folder) / "rows.parquet"
+    write_rows(path, n_rows)
+
+    def parse() -> None:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=65_536):
+                for column in batch.columns:
+                    column.to_numpy(zero_copy_only=False)
+
+    def read() -> None:
+        for _ in read_parquet(path, "y"):
+            pass
+
+    def learn() -> None:
+        fit_stream(NEMSISClassifier("q"), read_parquet(path, "y"), classes=[0, 1])
+
+    fit_stream(NEMSISClassifier("q"), read_parquet(path, "y"), classes=[0, 1], max_rows=10_000)
+    found = {}
+    for name, task in {"parsed": parse, "read": read, "learned": learn}.items():
+        begin = time.perf_counter()
+        task()
+        found[name] = time.perf_counter() - begin
+    return Table(
+        "stream",
+        f"A stream of {n_rows:,} x {WIDTH} float64 from Parquet",
+        [
+            {
+                "rows are": name,
+                "seconds": seconds,
+                "rows a second": n_rows / seconds,
+                "of all": seconds / found["learned"],
+            }
+            for name, seconds in found.items()
+        ],
+        "Parsed by pyarrow to columns; read by read_parquet to checked row-major chunks; learned by fit_stream with "
+        "its defaults, each chunk judged first. One run each.",
+    )
+
+
+def dask(source: data.Source, partitions: int = 2) -> Table:
+    """The serial learner against one and two workers of a cluster, after equal passes."""
+    from distributed import Client, LocalCluster
+
+    from quapy_nemsis.distributed import fit
+
+    X, y, X_test, y_test = data.prepare(source, seed=0)
+    X = np.ascontiguousarray(X)
+    learner = NEMSISClassifier("q", random_state=0)
+    rows = -(-len(y) // partitions)
+
+    def row(who: str, seconds: float, fitted: Any) -> dict[str, str | float]:
+        labels = fitted.predict(X_test)
+        q, kld = QMeasure().score(y_test, labels), -NegKLD().score(y_test, labels)
+        return {"who": who, "seconds": seconds, "q": q, "KLD": kld}
+
+    learner.fit(X[:1000], y[:1000])
+    begin = time.perf_counter()
+    learner.fit(X, y)
+    table = Table("dask", f"{source.name}, {len(y):,} rows, {learner.n_passes} passes on a cluster")
+    table.rows.append(row("serial", time.perf_counter() - begin, learner))
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    for workers in (1, 2):
+        with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
+            blocks = client.scatter(
+                [(X[a : a + rows], y[a : a + rows]) for a in range(0, len(y), rows)]
+            )
+            for _ in range(2):  # the first run loads the kernels
+                begin = time.perf_counter()
+                fitted = fit(learner, blocks)
+                seconds = time.perf_counter() - begin
+            table.rows.append(row(f"{workers} workers, {len(blocks)} partitions", seconds, fitted))
+    for entry in table.rows:
+        entry["/ serial"] = entry["seconds"] / table.rows[0]["seconds"]
+    table.note = "Step size and radius are chosen in each fit, on the client; rows are on the workers beforehand."
+    return table
