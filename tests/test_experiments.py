@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from experiments import accuracy, curves, defaults, peers
+from experiments.bench import cost
 from experiments.bench.__main__ import main as bench
 from experiments.bench.passes import WIDTHS
 from experiments.bench.processes import can_measure_memory, stream_memory
-from experiments.bench.tables import best_of
+from experiments.bench.tables import Table, best_of
 from experiments.data import embedded, from_npz, split
 from quapy_nemsis import BA, NegKLD, NEMSISClassifier, SVMPerfClassifier, get_measure
 from tests.conftest import make_points
@@ -45,6 +46,25 @@ def test_bench(tmp_path, capsys):
 def test_best_of_takes_the_best():
     times = iter([3.0, 1.0, 2.0])
     assert best_of(3, task=lambda: next(times)) == {"task": 1.0}
+
+
+def test_cost_on_many_machines():
+    """By hand: 40 ns and 1.5 ns a feature, 10⁸ rows on 10 workers, 5 rounds, 2 ms a task."""
+    width = Table(
+        "width", "", [{"features": d, "NEMSIS, float64": 40 + 1.5 * d} for d in (5, 50, 500)]
+    )
+    assert cost.per_row(width) == pytest.approx((40e-9, 1.5e-9))
+    found = cost.cost(width, 0.002, n_rows=1e8, d=100, workers=10)
+    reading, passes, exchange, tasks, everything = (row["seconds"] for row in found.rows)
+    assert reading == pytest.approx(8.0)  # 8 GB a worker at 1 GB/s
+    assert passes == pytest.approx(5 * 1e7 * 190e-9)
+    assert 24 * 100 < cost.state_bytes(100) < 2 * 24 * 100
+    assert exchange == pytest.approx(100 * cost.state_bytes(100) / 1.25e9)
+    assert tasks == pytest.approx(0.1)
+    assert everything == pytest.approx(reading + passes + exchange + tasks)
+    # More than fits into memory is read in every round.
+    large = cost.cost(width, 0.002, n_rows=1e10, d=100, workers=10)
+    assert large.rows[0]["seconds"] == pytest.approx(5 * 800.0)
 
 
 @pytest.mark.skipif(not can_measure_memory(), reason="needs Linux")

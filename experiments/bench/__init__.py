@@ -1,5 +1,6 @@
 """Speed, memory and scale of the learners, as ratios against peers in the same run: ``make bench``.
 
 `passes` times single passes over rows, `fits` whole fits and quality against time, `processes` memory and the start of
-a process, `scale` streams and a Dask cluster; `tables` prints, keeps and draws what they found.
+a process, `scale` streams and a Dask cluster, `cost` what follows for many machines; `tables`
+prints, keeps and draws what they found.
 """

@@ -8,6 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -16,6 +17,7 @@ matplotlib.use("Agg")
 
 from experiments import data
 from experiments.bench import fits, passes, processes, scale
+from experiments.bench.cost import cost
 from experiments.bench.tables import Table, show, write
 
 
@@ -56,21 +58,25 @@ NAMES = (
     "start",
     "stream",
     "dask",
+    "cost",
 )
 
 
 def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable[[], Table | str]]:
     """All benchmarks by name; one that cannot run here says why."""
     size = options.rows, options.repeats
+    width = cache(lambda: passes.width(*size))  # for two of them
     needs = {
         "memory": "" if processes.can_measure_memory() else "needs Linux",
         "stream": "" if importlib.util.find_spec("pyarrow") else "needs pyarrow",
-        "dask": "" if importlib.util.find_spec("distributed") else "needs Dask",
+        **dict.fromkeys(
+            ("dask", "cost"), "" if importlib.util.find_spec("distributed") else "needs Dask"
+        ),
     }
     found: dict[str, Callable[[], Table | str]] = {
         "dense": lambda: passes.dense(*size),
         "sparse": lambda: passes.sparse(*size),
-        "width": lambda: passes.width(*size),
+        "width": width,
         "nonzeros": lambda: passes.nonzeros(*size),
         "rows": lambda: fits.rows(*size),
         "custom": lambda: passes.custom(*size),
@@ -81,6 +87,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         "start": lambda: processes.start(options.repeats),
         "stream": lambda: scale.stream(options.stream_rows, scratch),
         "dask": lambda: scale.dask(data.source(options.set, options.data_dir)),
+        "cost": lambda: cost(width(), scale.task_seconds()),
     }
     for name, why in needs.items():
         if why:
@@ -99,10 +106,10 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         scratch = options.scratch or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
-        tables = []
+        known, tables = benchmarks(options, scratch), []
         for name in names:
             try:
-                found = benchmarks(options, scratch)[name]()
+                found = known[name]()
             except (ValueError, OSError) as error:
                 raise SystemExit(f"error: {error}") from None
             if isinstance(found, str):

@@ -14,6 +14,7 @@ from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
 from quapy_nemsis.streaming import fit_stream, read_parquet
 
 WIDTH, GROUP = 50, 100_000
+WORKERS: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
 
 
 def write_rows(path: Path, n_rows: int) -> None:
@@ -77,6 +78,26 @@ def stream(n_rows: int, folder: Path) -> Table:
     )
 
 
+def task_seconds(tasks: int = 100, rounds: int = 5) -> float:
+    """What a cluster of one worker spends on a task of a round that has next to nothing to learn."""
+    from distributed import Client, LocalCluster
+
+    from quapy_nemsis.distributed import fit
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(tasks * 10, 100))
+    y = X[:, 0] > 0.5
+    learner = NEMSISClassifier("q", eta0=0.1, radius=1.0, n_passes=rounds, random_state=0)
+    with LocalCluster(n_workers=1, **WORKERS) as cluster, Client(cluster) as client:
+        blocks = client.scatter([(X[i::tasks], y[i::tasks]) for i in range(tasks)])
+        seconds = []
+        for passes in (1, 1, 1 + rounds):  # the first run loads the kernels
+            begin = time.perf_counter()
+            fit(learner.set_params(n_passes=passes), blocks)
+            seconds.append(time.perf_counter() - begin)
+    return (seconds[2] - seconds[1]) / (rounds * tasks)
+
+
 def dask(source: data.Source, partitions: int = 2) -> Table:
     """The serial learner against one and two workers of a cluster, after equal passes."""
     from distributed import Client, LocalCluster
@@ -98,9 +119,8 @@ def dask(source: data.Source, partitions: int = 2) -> Table:
     learner.fit(X, y)
     table = Table("dask", f"{source.name}, {len(y):,} rows, {learner.n_passes} passes on a cluster")
     table.rows.append(row("serial", time.perf_counter() - begin, learner))
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     for workers in (1, 2):
-        with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
+        with LocalCluster(n_workers=workers, **WORKERS) as cluster, Client(cluster) as client:
             blocks = client.scatter(
                 [(X[a : a + rows], y[a : a + rows]) for a in range(0, len(y), rows)]
             )
