@@ -175,6 +175,12 @@ def comparison_tasks(options: dict) -> list[compare.Task]:
                 f"{source.name}: {count} missing values in {len(table.missing)} columns "
                 f"({', '.join(list(table.missing)[:5])}) are filled in with medians and most frequent values"
             )
+        held_out = int(data.TEST_SIZE * len(table.y))
+        if options["sample_size"] > held_out:
+            print(
+                f"{source.name}: samples of {options['sample_size']} rows are drawn from a test part of {held_out}, "
+                "so that rows repeat; --sample-size sets another size"
+            )
     protocol = compare.Protocol(
         options["protocol"], options["sample_size"], options["repeats"], options["prevalences"]
     )
@@ -192,10 +198,26 @@ def run_compare(options: dict) -> None:
     tasks = comparison_tasks(options)
     out = Path(options["out"])
     out.mkdir(parents=True, exist_ok=True)
+    if is_of_another_run(out / RUN_FILE, options):
+        print(
+            f"{out} holds another comparison: its cells are kept, its report is replaced. "
+            "Use --out to keep both reports"
+        )
     (out / RUN_FILE).write_text(json.dumps(options, indent=1), encoding="utf-8")
     with on_dask(options["dask"]):
         cells = compare.run(tasks, out / "cells", options["jobs"], options["retry"])
     finish(options, cells)
+
+
+def is_of_another_run(path: Path, options: dict) -> bool:
+    """Whether a folder's run compares other things, or compares them otherwise."""
+    names = ("sets", "methods", "target", "positive", "protocol", "sample_size", "repeats")
+    names += ("prevalences", "metrics", "seed", "seeds")
+    try:
+        past = json.loads(path.read_text(encoding="utf-8"))
+        return any(past.get(name) != options[name] for name in names)
+    except (OSError, ValueError):
+        return False
 
 
 def finish(options: dict, cells: list) -> None:

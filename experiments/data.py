@@ -22,6 +22,8 @@ from experiments.prepare import preparer
 
 #: Points at a folder of data files, as ``--data-dir`` does.
 FOLDER_VARIABLE = "QUAPY_NEMSIS_DATA"
+#: Share of the rows that methods are tested on.
+TEST_SIZE = 0.3
 EMBEDDED = ("breast_cancer", "digits", "drift")
 #: Term counts, to be weighted by tf-idf.
 TEXT = ("imdb", "sms-spam", "mr-polarity")
@@ -159,7 +161,7 @@ def _fingerprint(arrays: Iterable[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def prepare(source: Source, seed: int, test_size: float = 0.3) -> tuple:
+def prepare(source: Source, seed: int, test_size: float = TEST_SIZE) -> tuple:
     """A stratified split, with features prepared on its first part: X, y, X_test, y_test; labels are 0 and 1."""
     table = load(source)
     y = table.y.astype(int)
@@ -185,7 +187,7 @@ def from_npz(folder: Path, name: str) -> tuple[Any, np.ndarray]:
     return X, np.where(table.y, 1, -1)
 
 
-def split(X: Any, y: np.ndarray, seed: int, test_size: float = 0.3) -> tuple:
+def split(X: Any, y: np.ndarray, seed: int, test_size: float = TEST_SIZE) -> tuple:
     """Stratified, shuffled split with features standardised on the first part: X, y, X_test, y_test.
 
     Sparse data are made dense, because centring fills them anyway; they must be narrow enough for that.

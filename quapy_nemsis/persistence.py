@@ -151,6 +151,8 @@ def load(path: str | os.PathLike) -> Any:
 def read(path: str | os.PathLike) -> tuple[Any, Any]:
     """The same, with the values that were written along."""
     try:
+        if Path(path).is_file() and not zipfile.is_zipfile(path):
+            raise zipfile.BadZipFile("it is not a whole npz file")
         with np.load(path, allow_pickle=False) as parts:
             header = json.loads(str(parts["header"])) if "header" in parts else {}
             arrays = [parts[f"a{k}"] for k in range(len(parts.files) - 1)]

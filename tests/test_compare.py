@@ -136,6 +136,19 @@ def test_compare_and_its_report(tmp_path, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()}
 
 
+def test_what_a_user_is_told_beforehand(tmp_path, capsys):
+    arguments = ["compare", "--sets", "breast_cancer", "--methods", "CC", *SMALL, "--out", tmp_path]
+    run(*arguments)
+    run(*arguments, "--jobs", 2)
+    printed = capsys.readouterr().out
+    assert "rows repeat" not in printed
+    assert "another comparison" not in printed
+    run(*arguments, "--sample-size", 200)
+    printed = capsys.readouterr().out
+    assert "samples of 200 rows are drawn from a test part of 170, so that rows repeat" in printed
+    assert f"{tmp_path} holds another comparison: its cells are kept" in printed
+
+
 def test_numbers_do_not_depend_on_jobs(tmp_path):
     names = ["ACC", "NEMSIS:q", "EMQ(NEMSIS:ba)", "1PMB:kld"]
     for jobs in (1, 2):

@@ -104,6 +104,20 @@ def test_pickle_and_joblib_work_too(tmp_path):
         np.testing.assert_array_equal(again.predict_proba(X), learner.predict_proba(X))
 
 
+def test_skops_works_too():
+    sio = pytest.importorskip("skops.io", reason="skops is not installed")
+    X, y = make_points(n=300)
+    for learner in (NEMSISClassifier("q", random_state=0), SCANClassifier(random_state=0)):
+        content = sio.dumps(learner.fit(X, y))
+        types = sio.get_untrusted_types(data=content)
+        assert all(name.startswith("quapy_nemsis.") for name in types)
+        again = sio.loads(content, trusted=types)
+        np.testing.assert_array_equal(again.predict_proba(X), learner.predict_proba(X))
+        for one in (again, learner):
+            one.partial_fit(X, y)
+        np.testing.assert_array_equal(again.coef_, learner.coef_)
+
+
 def _first(P, N, p, theta):
     return P
 
