@@ -21,7 +21,6 @@ from quapy_nemsis import (
     SCANClassifier,
     get_measure,
     load,
-    persistence,
 )
 from quapy_nemsis.streaming import (
     StreamError,
@@ -325,6 +324,21 @@ def test_a_bad_chunk_costs_nothing_learned(change, message, tmp_path):
     assert caught.value.progress.rows == 600
 
 
+def test_a_nan_after_a_million_rows():
+    X, y = make_points(n=10_000, d=2)
+    bad = X.copy()
+    bad[4, 1] = np.nan
+
+    def chunks():
+        for _ in range(100):
+            yield X, y
+        yield bad, y
+
+    with pytest.raises(StreamError, match=r"the iterable: row 1,000,005 holds NaN") as caught:
+        fit_stream(NEMSISClassifier("q", eta0=0.3), from_iterable(chunks), classes=[False, True])
+    assert caught.value.progress.learner.t_ == 1_000_000
+
+
 def test_broken_files(tmp_path):
     X, y = make_points(n=20_000)
     path = tmp_path / "rows.csv.gz"
@@ -356,32 +370,28 @@ def test_a_broken_parquet_footer(tmp_path):
         fit_stream(NEMSISClassifier(), read_parquet(path, "label"), classes=["no", "yes"])
 
 
-def test_a_full_disk(tmp_path, monkeypatch):
+def test_a_disk_that_takes_no_more(tmp_path):
+    """The system itself refuses to write more than so many bytes."""
+    resource = pytest.importorskip("resource", reason="needs a Unix system")
     X, y = make_points(n=1000)
     path = tmp_path / "checkpoint.npz"
+    options = {"classes": [False, True], "checkpoint": path, "every_rows": 100, "resume": True}
     learner = NEMSISClassifier("q", eta0=0.3)
-    fit_stream(
-        learner, chunks_of(X[:500], y[:500], rows=100), classes=[False, True], checkpoint=path
-    )
+    fit_stream(learner, chunks_of(X[:500], y[:500], rows=100), **options)
     before = path.read_bytes()
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(persistence.os, "fsync", full)
-    with pytest.raises(
-        OSError, match=r"after row 600 could not be written \(No space left"
-    ) as caught:
-        fit_stream(
-            learner,
-            chunks_of(X, y, rows=100),
-            classes=[False, True],
-            checkpoint=path,
-            every_rows=100,
-            resume=True,
-        )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(OSError, match="after row 600 could not be written") as caught:
+            fit_stream(learner, chunks_of(X, y, rows=100), **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.filename == str(path)
     assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.npz"]
+    whole = fit_stream(learner, chunks_of(X, y, rows=100), classes=[False, True])
+    resumed = fit_stream(learner, chunks_of(X, y, rows=100), **options)
+    np.testing.assert_array_equal(resumed.learner.coef_, whole.learner.coef_)
 
 
 def test_more_mistakes(tmp_path):
