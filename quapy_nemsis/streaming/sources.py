@@ -327,21 +327,21 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
 
     Examples
     --------
-    What happens to rows that are sorted by class, without a buffer and with one:
+    The share of positives that is counted after a stream sorted by class, without a buffer and with one; it is 0.19:
 
     >>> import numpy as np
-    >>> from quapy_nemsis import NEMSISClassifier, get_measure
+    >>> from quapy_nemsis import NEMSISClassifier
     >>> from quapy_nemsis.streaming import chunks_of, fit_stream, shuffled
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(8000, 3))
     >>> y = X[:, 0] + 0.5 * rng.normal(size=8000) > 1
-    >>> order = np.argsort(y)
+    >>> order = np.argsort(y, kind="stable")
     >>> source = chunks_of(X[order], y[order], rows=500)
     >>> for stream in (source, shuffled(source, buffer=8000)):
-    ...     learner = fit_stream(NEMSISClassifier("q"), stream, classes=[False, True]).learner
-    ...     print(f"{get_measure('q').score(y, learner.predict(X)):.2f}")
-    0.71
-    0.93
+    ...     learner = fit_stream(NEMSISClassifier("kld"), stream, classes=[False, True]).learner
+    ...     print(f"{learner.predict(X).mean():.2f}")
+    0.00
+    0.19
     """
     if buffer < 1:
         raise ValueError(f"buffer must be at least 1 row; got {buffer!r}")
