@@ -144,9 +144,9 @@ def failure_blocks(cells: list[Cell]) -> list[Block]:
 
 
 def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
-    """Mean ranks as a table and as a diagram; nothing with fewer than two data sets."""
+    """Mean ranks as a table and as a diagram; with fewer than two data sets, why there are none."""
     if ranking is None:
-        return []
+        return [Paragraph("Ranks over data sets need at least two of each, methods and data sets.")]
     order = np.argsort(ranking.ranks, kind="stable")
     rows = [[ranking.methods[k], f"{ranking.ranks[k]:.2f}"] for k in order]
     ranks = ", ".join(f"{name} {value}" for name, value in rows)
@@ -157,6 +157,11 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
             f"Over {ranking.n_data} data sets. Equal errors share a rank; methods without a result "
             "come last. Mean ranks that differ by more than the critical difference "
             f"{difference} differ significantly (Nemenyi test at 0.05)."
+            + (
+                " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
+                if ranking.critical_difference > (len(rows) - 1) / 2
+                else ""
+            )
         ),
     ]
     if (figure := plots.rank_diagram(ranking)) is not None:

@@ -14,7 +14,7 @@ import scipy.stats
 
 from experiments import plots, stats
 from experiments.cells import Cell
-from experiments.report import replacing, text_table, version, write_report
+from experiments.report import ranking_blocks, replacing, text_table, version, write_report
 
 DATA = ("cancer", "<b>digits</b> & $co", "adult|x")
 METHODS = ("CC(LR)", "ACC(LR)", "ACC twin", "NEMSIS:q")
@@ -236,6 +236,17 @@ def test_cliques_are_the_largest():
     assert stats.cliques(ranks, 1.5) == [(1.0, 2.5), (2.5, 4.0)]
     assert stats.cliques(ranks, 0.4) == []
     assert stats.cliques(ranks, 3.0) == [(1.0, 4.0)]
+
+
+def test_the_report_says_what_ranks_are_worth(cells):
+    one = stats.error_table([c for c in cells if c.data == cells[0].data], "mae", SIZE)
+    (words,) = ranking_blocks(stats.rank(one), "mae")
+    assert "need at least two" in words.text
+    ranks = np.array([1.0, 2.0, 3.0, 4.0])
+    for difference, doubt in ((1.4, False), (1.6, True)):
+        ranking = stats.Ranking(list("abcd"), ranks, difference, 3)
+        words = ranking_blocks(ranking, "mae")[1].text
+        assert ("can hardly tell methods apart" in words) == doubt
 
 
 def test_ranking_needs_two_data_sets(cells):
