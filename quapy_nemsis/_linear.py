@@ -100,7 +100,8 @@ def _some(labels: np.ndarray) -> str:
 def warn_of_scale(X: Any, stacklevel: int) -> None:
     """Warn if features live on scales so different that no step size suits them all.
 
-    Compared are the root mean squares of the nonzero entries of each feature, over at most a million rows.
+    Compared are the root mean squares of the nonzero entries of each feature, over at most a million rows. A feature
+    that is constant there says nothing about its scale: one of a rare category, standardised, is next to 0 in most rows.
     """
     X = X[:: max(X.shape[0] // 1_000_000, 1)]
     with np.errstate(over="ignore"):
@@ -114,8 +115,12 @@ def warn_of_scale(X: Any, stacklevel: int) -> None:
     sizes = np.sqrt(squares[used] / nonzero[used])
     if len(used) < 2 or not np.isfinite(sizes).all():
         return
-    low, high = int(np.argmin(sizes)), int(np.argmax(sizes))
-    if sizes[high] > 300.0 * sizes[low]:
+    high = int(np.argmax(sizes))
+    small = np.flatnonzero(sizes[high] > 300.0 * sizes)
+    if not scipy.sparse.issparse(X):
+        small = small[np.ptp(X[:, used[small]], axis=0) > 0]
+    if len(small):
+        low = small[np.argmin(sizes[small])]
         warnings.warn(
             f"features are on very different scales: feature {used[high]} is about {sizes[high]:.3g} in size and "
             f"feature {used[low]} about {sizes[low]:.3g}, and no step size suits both. Standardise them first, with "

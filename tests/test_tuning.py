@@ -319,9 +319,9 @@ def test_features_on_different_scales_are_pointed_out(container, call):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         getattr(NEMSISClassifier(random_state=0), call)(container(X), y)
-        # Nor is a rare feature, as such or standardised.
+        # Nor is a rare feature, as such or standardised; nor one that was standardised over more rows than these.
         rare = (np.arange(500) == 3).astype(float)
-        for column in (rare, (rare - rare.mean()) / rare.std()):
+        for column in (rare, (rare - rare.mean()) / rare.std(), np.full(500, -1e-4)):
             getattr(NEMSISClassifier(random_state=0), call)(np.column_stack([X, column]), y)
 
 
