@@ -101,7 +101,7 @@ def warn_of_scale(X: Any, stacklevel: int) -> None:
     """Warn if features live on scales so different that no step size suits them all.
 
     Compared are the root mean squares of the nonzero entries of each feature, over at most a million rows. A feature
-    that is constant there says nothing about its scale: one of a rare category, standardised, is next to 0 in most rows.
+    that is constant there says nothing about its scale: one of a rare category, standardised, is near 0 in most rows.
     """
     X = X[:: max(X.shape[0] // 1_000_000, 1)]
     with np.errstate(over="ignore"):
