@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import quapy as qp
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
+
+import quapy_nemsis
 
 
 @dataclass
@@ -48,6 +51,11 @@ class Cell:
         """The inverse of `record`."""
         arrays = {name: np.array(record[name]) for name in ("true", "estimated")}
         return cls(**{**record, **arrays})
+
+
+def versions() -> list[str]:
+    """Of QuaPy and of this package, as part of a key: what other versions computed is not taken for this one's."""
+    return [qp.__version__, quapy_nemsis.__version__]
 
 
 class Store:

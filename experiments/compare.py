@@ -14,7 +14,7 @@ from quapy.protocol import APP, NPP, UPP
 from threadpoolctl import threadpool_limits
 
 from experiments import data, methods
-from experiments.cells import Cell, Store, compute
+from experiments.cells import Cell, Store, compute, versions
 
 PROTOCOLS = {"APP": APP, "NPP": NPP, "UPP": UPP}
 
@@ -56,7 +56,7 @@ class Task:
             "seed": self.seed,
             "protocol": asdict(self.protocol),
             "rows": fingerprint,
-            "version": qp.__version__,
+            "versions": versions(),
         }
 
 

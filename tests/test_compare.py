@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+import quapy_nemsis
 from experiments import __main__ as command
 from experiments import compare, data, methods, reproduce
 from experiments.cells import Cell, Store, compute
@@ -383,8 +384,11 @@ def test_help_teaches(capsys):
         assert "usage: python -m experiments" in capsys.readouterr().out
 
 
-def test_a_task_is_filed_under_all_that_determines_it():
+def test_a_task_is_filed_under_all_that_determines_it(monkeypatch):
     task = compare.Task(data.Source("digits"), "CC", 0, compare.Protocol())
+    key = task.key("x")
     same = compare.Task(data.Source("digits"), "CC", 0, compare.Protocol(repeats=26))
     assert task.key("x") != same.key("x")
     assert task.key("x") != task.key("y")
+    monkeypatch.setattr(quapy_nemsis, "__version__", "99.0")
+    assert task.key("x") != key

@@ -16,7 +16,7 @@ import quapy as qp
 from quapy.protocol import APP
 
 from experiments import data
-from experiments.cells import compute
+from experiments.cells import compute, versions
 from experiments.curves import choose_C, online_curve, structural_curve
 from quapy_nemsis import (
     BA,
@@ -86,6 +86,7 @@ class Piece:
             "seed": self.seed,
             "passes": self.passes,
             "rows": fingerprint,
+            "versions": versions(),
         }
 
 
