@@ -70,6 +70,10 @@ class ScanSettings(NemsisSettings):
         """Points of the level phase, s'_e."""
         return max(1, round(self.level_share * self.learning_length(epoch)))
 
+    def phase_length(self, epoch: int, learning: bool) -> int:
+        """Points of a phase."""
+        return self.learning_length(epoch) if learning else self.level_length(epoch)
+
 
 @contextmanager
 def together(parts: list[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
@@ -223,23 +227,27 @@ class State:
         """Whether every number of the state is finite."""
         return all(np.isfinite(part).all() for part in (self.v, self.lag, self.scalars))
 
-    def model(self, average: int) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as asked.
+    def windows(self, average: int) -> tuple[int, int]:
+        """Number of iterates that are averaged: since the average began, and in the finished window before.
 
-        The suffix average is over the current window, which began at the greatest power of two ≤ t, and the one
-        before it.
+        The suffix average began at the greatest power of two ≤ t, and its window before at half of that.
         """
+        if average != k.SUFFIX or self.steps == 0:
+            return self.steps, 0
+        began = 1 << (self.steps.bit_length() - 1)
+        return self.steps - began + 1, began // 2
+
+    def model(self, average: int) -> tuple[np.ndarray, float]:
+        """Weights and intercept, averaged as asked."""
         s = self.scalars
         if average == k.LAST or self.steps == 0:
             return s[k.SCALE] * self.v, float(s[k.INTERCEPT])
         weights = s[k.SCALE_SUM] * self.v - self.lag
         intercept = s[k.INTERCEPT_SUM]
-        first = 1
         if average == k.SUFFIX:
             weights += self.before
             intercept += s[k.INTERCEPT_BEFORE]
-            first = max((1 << (self.steps.bit_length() - 1)) // 2, 1)
-        count = self.steps - first + 1
+        count = sum(self.windows(average))
         return weights / count, float(intercept / count)
 
 
@@ -264,13 +272,18 @@ class ScanState(State):
     def start(cls, n_features: int, settings: ScanSettings) -> ScanState:
         """State before the first point: zero weights, level 0."""
         state = super().start(n_features, settings)
-        state.left = settings.learning_length(0)
+        state.left = settings.phase_length(*state.phase)
         return state
 
     @property
     def t(self) -> int:
         """Number of points seen, in both kinds of phases."""
         return self.steps + self.judged
+
+    @property
+    def phase(self) -> tuple[int, bool]:
+        """Epoch, and whether in its learning phase."""
+        return len(self.levels), self.learning
 
     def objective(self, settings: ScanSettings) -> NestedMeasure:
         """The valuation at the current level."""
@@ -340,16 +353,14 @@ class ScanState(State):
 
     def _turn(self, settings: ScanSettings) -> None:
         """From a phase to the next."""
-        epoch = len(self.levels)
         if self.learning:
             self.weights, self.intercept = self.model(settings.average)
             self.sums = np.zeros(4)
-            self.left = settings.level_length(epoch)
         else:
             self.level = self._new_level(settings.measure)
             self.levels.append(self.level)
-            self.left = settings.learning_length(epoch + 1)
         self.learning = not self.learning
+        self.left = settings.phase_length(*self.phase)
 
     def _new_level(self, measure: PseudoMeasure) -> float:
         """P_class/P_quant of the judged model (line 19); the old level if a class did not occur.

@@ -35,7 +35,7 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis._state import AVERAGES, Settings, State
+from quapy_nemsis._state import Settings, State
 from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.merging import Learner, merge_states
 from quapy_nemsis.online import HISTORY
@@ -255,7 +255,7 @@ def _rounds(
                 f"the weights became infinite or NaN in partition {failed[0]}: scale the features "
                 f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {learner.eta0!r})"
             )
-        state = merge_states(list(states), AVERAGES[learner.average], state)
+        state = merge_states(list(states), settings, state)
         if verbose:
             value = state.value(settings.measure)
             print(

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 
 from quapy_nemsis._kernels import nemsis as k
-from quapy_nemsis._state import AVERAGES, ScanState, State
+from quapy_nemsis._state import ScanSettings, ScanState, Settings, State
 from quapy_nemsis.calibration import Calibration
 from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.tuning import Race
@@ -22,7 +22,8 @@ def merge(learners: list[Learner], base: Learner | None = None) -> Learner:
     """One learner out of several that were trained on different rows.
 
     Counts and sums of rewards add up exactly. Weights, and averaged weights, are means in proportion to the points that
-    each learned from; so is SCAN's level. The result goes on learning as if it had seen all points.
+    each learned from. The result goes on learning as if it had seen all points. SCAN's goes on in the phase of the
+    learner that is furthest, at the mean level of those in that phase, and with the points of all of them.
 
     Parameters
     ----------
@@ -49,53 +50,68 @@ def merge(learners: list[Learner], base: Learner | None = None) -> Learner:
     """
     _check(learners, base)
     first = copy.deepcopy(learners[0])
-    settings = first._settings()
-    states = [learner._state for learner in learners]
+    settings = first._chosen(first._settings())
     start = base._state if base is not None else None
-    state = merge_states(states, AVERAGES[first.average], start)
-    first._keep(state, [], first._chosen(settings), first.classes_)
+    state = merge_states([learner._state for learner in learners], settings, start)
+    first._keep(state, [], settings, first.classes_)
     first._calibration = _joined([learner._calibration for learner in learners])
     return first
 
 
-def merge_states(states: list[State], average: int, base: State | None = None) -> State:
+def merge_states(states: list[State], settings: Settings, base: State | None = None) -> State:
     """The same for what learners carry along."""
-    before = base.steps if base is not None else 0
-    evidence = np.array([state.steps - before for state in states], dtype=float)
-    if len(states) == 1 or evidence.sum() == 0.0:
-        return states[0].copy()
-    if np.count_nonzero(evidence) == 1:
-        return states[int(np.argmax(evidence))].copy()
-    share = evidence / evidence.sum()
+    moved = [state for state in states if base is None or state.t > base.t]
+    if len(moved) <= 1:
+        return (moved or states)[0].copy()
     # SCAN's epochs are those of the learner that is furthest.
-    merged = max(states, key=lambda state: state.t).copy()
+    merged = max(moved, key=lambda state: state.t).copy()
+    scalars = np.array([state.scalars for state in moved])
     known = base.scalars[_SUMS] if base is not None else np.zeros(len(_SUMS))
-    scalars = np.array([state.scalars for state in states])
     merged.scalars[_SUMS] = known + (scalars[:, _SUMS] - known).sum(axis=0)
-    merged.v = share @ np.array([state.scalars[k.SCALE] * state.v for state in states])
-    merged.scalars[k.SCALE] = 1.0
-    merged.scalars[k.NORM2] = merged.v @ merged.v
-    merged.scalars[k.INTERCEPT] = share @ scalars[:, k.INTERCEPT]
-    _set_average(merged, [state.model(average) for state in states], share, average)
-    merged.seconds = max(state.seconds for state in states)
+    learned = np.array([state.steps - (base.steps if base is not None else 0) for state in moved])
+    if learned.any():  # in a level phase of SCAN nothing is
+        share = learned / learned.sum()
+        merged.v = share @ np.array([state.scalars[k.SCALE] * state.v for state in moved])
+        merged.scalars[k.SCALE] = 1.0
+        merged.scalars[k.NORM2] = merged.v @ merged.v
+        merged.scalars[k.INTERCEPT] = share @ scalars[:, k.INTERCEPT]
+        _set_average(merged, [state.model(settings.average) for state in moved], share, settings)
+    merged.seconds = max(state.seconds for state in moved)
     if isinstance(merged, ScanState):
-        merged.level = float(share @ [state.level for state in states])
-        seen = base.judged if base is not None else 0
-        merged.judged = seen + sum(state.judged - seen for state in states)
+        _join_phases(merged, moved, settings, base)
     return merged
 
 
-def _set_average(merged: State, models: list, share: np.ndarray, average: int) -> None:
-    """Let the sums of the merged state give the mean of the averaged models."""
-    first = 1
-    if average == k.SUFFIX:
-        first = max((1 << (merged.steps.bit_length() - 1)) // 2, 1)
-    count = merged.steps - first + 1
+def _set_average(merged: State, models: list, share: np.ndarray, settings: Settings) -> None:
+    """Let the sums of both windows be those of iterates that all equal the mean of the averaged models."""
+    weights = share @ np.array([weights for weights, _ in models])
+    intercept = float(share @ [intercept for _, intercept in models])
+    now, past = merged.windows(settings.average)
     merged.scalars[k.SCALE_SUM] = 0.0
-    merged.lag = -count * (share @ np.array([weights for weights, _ in models]))
-    merged.before = np.zeros_like(merged.lag)
-    merged.scalars[k.INTERCEPT_SUM] = count * (share @ [intercept for _, intercept in models])
-    merged.scalars[k.INTERCEPT_BEFORE] = 0.0
+    merged.lag, merged.before = -now * weights, past * weights
+    merged.scalars[k.INTERCEPT_SUM] = now * intercept
+    merged.scalars[k.INTERCEPT_BEFORE] = past * intercept
+
+
+def _join_phases(
+    merged: ScanState, states: list[ScanState], settings: ScanSettings, base: ScanState | None
+) -> None:
+    """Add up what learners in the merged one's phase have taken of it; it may be over with that."""
+    seen = base.judged if base is not None else 0
+    merged.judged = seen + sum(state.judged - seen for state in states)
+    here = [state for state in states if state.phase == merged.phase]
+    start = base if base is not None and base.phase == merged.phase else None
+    length = start.left if start is not None else settings.phase_length(*merged.phase)
+    merged.left = max(length - sum(length - state.left for state in here), 0)
+    merged.level = float(
+        np.average([state.level for state in here], weights=[state.t for state in here])
+    )
+    if merged.learning:
+        return
+    known = start.sums if start is not None else np.zeros_like(merged.sums)
+    merged.sums = known + sum(state.sums - known for state in here)
+    if start is None:
+        merged.weights, merged.intercept = merged.model(settings.average)
 
 
 def _check(learners: list[Learner], base: Learner | None) -> None:

@@ -12,6 +12,7 @@ from quapy_nemsis import (
     get_measure,
     merge,
 )
+from quapy_nemsis._kernels.nemsis import SCALE
 from tests.conftest import make_points
 
 LEARNERS = [
@@ -92,6 +93,55 @@ def test_what_all_started_from_counts_once(learner):
     # A part without points of its own has no say.
     idle = stream(learner, X[:200], y[:200])
     np.testing.assert_array_equal(merge([parts[0], idle], base).coef_, parts[0].coef_)
+
+
+@pytest.mark.parametrize("average", ["suffix", "all", "last"])
+def test_an_averaged_model_goes_on_as_a_mean(average):
+    """All iterates are in the ball of radius 1, so every mean of them is; the average begins anew at powers of 2."""
+    X, y = make_points(n=3000)
+    learner = NEMSISClassifier("q", eta0=0.3, radius=1.0, average=average)
+    merged = merge([stream(learner, X[a : a + 700], y[a : a + 700]) for a in (0, 700)])
+    for at in range(1400, 3000, 50):
+        merged.partial_fit(X[at : at + 50], y[at : at + 50])
+        assert np.linalg.norm(merged.coef_) <= 1.0 + 1e-9
+    # By hand, with iterates that stand still after the merge.
+    parts = [stream(learner, X[:700], y[:700]) for _ in range(2)]
+    whole = merge(parts)
+    weights = whole.coef_.copy()
+    whole.set_params(eta0=1e-300).partial_fit(X[:648], y[:648])  # up to point 2,048
+    iterate = whole._state.scalars[SCALE] * whole._state.v
+    if average == "suffix":
+        # Of the points 1,024 to 2,048, 377 count as the mean of the models, and 648 came after it.
+        expected = (377 * weights[0] + 648 * iterate) / 1025
+        np.testing.assert_allclose(whole.coef_[0], expected, rtol=1e-9)
+
+
+def test_points_that_scan_judges_add_up():
+    X, y = make_points(n=2000)
+    learner = SCANClassifier("cq", eta0=0.3, radius=np.inf, first_epoch=80)
+    base = stream(learner, X[:90], y[:90])
+    assert not base._state.learning  # in a level phase
+    parts = []
+    for a, b in ((90, 95), (95, 98)):
+        part = stream(learner, X[:90], y[:90])
+        parts.append(part.partial_fit(X[a:b], y[a:b]))
+    whole = merge(parts, base)
+    assert whole.t_ == 98
+    alone = stream(learner, X[:98], y[:98])
+    np.testing.assert_allclose(whole._state.sums, alone._state.sums)
+    np.testing.assert_array_equal(whole.coef_, alone.coef_)
+    # Rounds of unequal parts, through many phases.
+    rng, at, whole = np.random.default_rng(0), 90, base
+    while at < 1900:
+        sizes = rng.integers(1, 40, size=3)
+        parts, start = [], whole
+        for size in sizes:
+            part = merge([start])
+            parts.append(part.partial_fit(X[at : at + size], y[at : at + size]))
+            at += size
+        whole = merge(parts, start)
+        assert whole.t_ == at
+    assert get_measure("cq").score(y, whole.predict(X)) > 0.7
 
 
 def test_what_cannot_be_merged():
