@@ -132,13 +132,13 @@ def dask(source: data.Source, partitions: int = 2) -> Table:
         how = f"{n_passes} passes, step given"
         learners[how] = clone(chosen).set_params(**steps)
         measured(how, "serial", lambda how=how: clone(learners[how]).fit(X, y))
-    for workers in (1, 2):
+    for workers, who in ((1, "1 worker"), (2, "2 workers")):
         with LocalCluster(n_workers=workers, **WORKERS) as cluster, Client(cluster) as client:
             blocks = client.scatter(
                 [(X[a : a + rows], y[a : a + rows]) for a in range(0, len(y), rows)]
             )
             for how, learner in learners.items():
-                measured(how, f"{workers} workers", partial(fit, learner, blocks))
+                measured(how, who, partial(fit, learner, blocks))
     table.rows.sort(key=lambda row: list(learners).index(row["how"]))
     table.note = (
         f"{partitions} partitions, on the workers beforehand. A step size is chosen on the client."
