@@ -23,6 +23,7 @@ from quapy_nemsis import (
     load,
 )
 from quapy_nemsis.streaming import (
+    CheckpointError,
     StreamError,
     chunks_of,
     fit_stream,
@@ -382,11 +383,12 @@ def test_a_disk_that_takes_no_more(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
     try:
-        with pytest.raises(OSError, match="after row 600 could not be written") as caught:
+        with pytest.raises(CheckpointError, match="after row 600 could not be written") as caught:
             fit_stream(learner, chunks_of(X, y, rows=100), **options)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.filename == str(path)
+    assert caught.value.progress.learner.t_ == 600
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint.npz"]
     whole = fit_stream(learner, chunks_of(X, y, rows=100), classes=[False, True])

@@ -20,7 +20,13 @@ Examples
 True
 """
 
-from quapy_nemsis.streaming.learning import CURVE, Progress, StreamError, fit_stream
+from quapy_nemsis.streaming.learning import (
+    CURVE,
+    CheckpointError,
+    Progress,
+    StreamError,
+    fit_stream,
+)
 from quapy_nemsis.streaming.plotting import plot_progress
 from quapy_nemsis.streaming.sources import (
     Source,
@@ -36,6 +42,7 @@ from quapy_nemsis.streaming.sources import (
 
 __all__ = [
     "CURVE",
+    "CheckpointError",
     "Progress",
     "Source",
     "StreamError",

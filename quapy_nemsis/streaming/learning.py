@@ -29,6 +29,19 @@ class StreamError(ValueError):
         self.progress = progress
 
 
+class CheckpointError(OSError):
+    """A checkpoint that could not be written; `progress` is how things stand in memory, for another try at `save`."""
+
+    def __init__(self, error: OSError, path: str | Path, progress: Progress):
+        super().__init__(
+            error.errno,
+            f"the checkpoint after row {progress.rows:,} could not be written ({error.strerror}); "
+            "the one before is still there",
+            str(path),
+        )
+        self.progress = progress
+
+
 @dataclass
 class Progress:
     """How far a stream has come, and how the learner did on each window before it learned it.
@@ -108,6 +121,8 @@ def fit_stream(
     StreamError
         If a chunk cannot be read or used, naming the file and the row; its `progress` holds the learner as it was
         before that chunk, which is also written to the checkpoint.
+    CheckpointError
+        If a checkpoint cannot be written; its `progress` holds the learner, and the checkpoint before is still there.
     """
     progress = _start(learner, checkpoint, resume)
     try:
@@ -266,9 +281,4 @@ def _save(progress: Progress, checkpoint: str | Path) -> None:
     try:
         write(progress.learner, checkpoint, progress.extra())
     except OSError as error:
-        raise OSError(
-            error.errno,
-            f"the checkpoint after row {progress.rows:,} could not be written ({error.strerror}); "
-            "the one before is still there",
-            str(checkpoint),
-        ) from error
+        raise CheckpointError(error, checkpoint, progress) from error
