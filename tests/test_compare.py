@@ -347,7 +347,7 @@ def test_each_figure_on_tiny_data(figure, tiny_folder, tmp_path, capsys, monkeyp
 
 
 def test_verdicts_follow_the_numbers():
-    claim = reproduce.Claim("fig1", "")
+    claim = reproduce.Claim("fig1", "", "")
     assert claim.verdict == "not run"
     claim.held = {"a": True, "b": True, "c": True, "d": True, "e": False}
     assert claim.verdict == "supported"

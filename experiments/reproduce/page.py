@@ -18,8 +18,8 @@ def write_page(
     claims: list[Claim], pictures: dict[str, Figure], folder: Path, seeds: int, command: str
 ) -> Path:
     """Write report.html, report.md with its figures, and claims.csv; the path of the first."""
-    head = ["Figure", "The paper says", "This run", "Held for"]
-    rows = [[c.figure, c.text, c.verdict, _cases(c)] for c in claims]
+    head = ["Figure", "The paper says", "Judged by", "This run", "Held for"]
+    rows = [[c.figure, c.text, c.rule, c.verdict, _cases(c)] for c in claims]
     blocks: list[Block] = [
         Heading(1, "The paper's experiments, run again"),
         Paragraph(
