@@ -14,6 +14,7 @@ matplotlib.use("Agg")
 
 from experiments import compare, data, methods, reproduce
 from experiments.cells import on_dask
+from experiments.errors import at_least, plain_errors
 from experiments.report import text_table, write_report
 from experiments.stats import METRICS
 
@@ -48,6 +49,13 @@ DEMO_METHODS = (
 RUN_FILE = "run.json"
 
 
+def processes(text: str) -> int:
+    """A number of processes."""
+    if int(text) == 0:
+        raise argparse.ArgumentTypeError("no work is done by 0 processes")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(
@@ -64,7 +72,9 @@ def parser() -> argparse.ArgumentParser:
         help=f"folder of NAME.npz, NAME.csv, NAME.parquet or NAME.libsvm (or ${data.FOLDER_VARIABLE})",
     )
     work = argparse.ArgumentParser(add_help=False)
-    work.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+    work.add_argument(
+        "--jobs", type=processes, default=1, help="processes (default 1; -1 for one per core)"
+    )
 
     first = commands.add_parser(
         "compare", parents=[folder, work], help="data sets x methods under a protocol of QuaPy"
@@ -95,13 +105,17 @@ def parser() -> argparse.ArgumentParser:
         "--repeats",
         type=int,
         default=25,
-        help="samples per prevalence of APP, in all of NPP and UPP",
+        help="samples per prevalence of APP, in all of NPP and UPP (default 25)",
     )
     first.add_argument(
         "--prevalences", type=int, default=21, help="points of APP's grid (default 21)"
     )
     first.add_argument(
-        "--metrics", nargs="+", default=["mae", "mrae"], metavar="METRIC", help=", ".join(METRICS)
+        "--metrics",
+        nargs="+",
+        default=["mae", "mrae"],
+        metavar="METRIC",
+        help=f"of {', '.join(METRICS)} (default mae mrae)",
     )
     first.add_argument("--seed", type=int, default=0, help="first seed (default 0)")
     first.add_argument("--seeds", type=int, default=1, help="how many splits (default 1)")
@@ -113,7 +127,10 @@ def parser() -> argparse.ArgumentParser:
         "can import this package and see the data at the same paths",
     )
     first.add_argument(
-        "--out", type=Path, default=Path("results/compare"), help="folder to write to"
+        "--out",
+        type=Path,
+        default=Path("results/compare"),
+        help="folder to write to (default %(default)s)",
     )
 
     second = commands.add_parser(
@@ -133,7 +150,10 @@ def parser() -> argparse.ArgumentParser:
         "--passes", type=int, default=25, help="of the curves over time (default 25)"
     )
     second.add_argument(
-        "--out", type=Path, default=Path("results/reproduce"), help="folder to write to"
+        "--out",
+        type=Path,
+        default=Path("results/reproduce"),
+        help="folder to write to (default %(default)s)",
     )
 
     third = commands.add_parser(
@@ -151,35 +171,24 @@ def parser() -> argparse.ArgumentParser:
 
 def comparison_tasks(options: dict) -> list[compare.Task]:
     """What a comparison is made of; all names are checked before anything is computed."""
-    names = methods.ALL if options["methods"] == ["all"] else options["methods"]
+    names = list(methods.ALL) if options["methods"] == ["all"] else options["methods"]
     for name in names:
         methods.method(name)
     unknown = [metric for metric in options["metrics"] if metric not in METRICS]
     if unknown:
         raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
-    for option in ("sample_size", "repeats", "prevalences", "seeds"):
-        if options[option] < 1:
-            raise ValueError(
-                f"--{option.replace('_', '-')} must be at least 1; got {options[option]}"
-            )
+    at_least(options, 1, "sample_size", "repeats", "seeds")
+    at_least(options, 2, "prevalences")
     folder = Path(options["data_dir"]) if options["data_dir"] else None
     sources = [
         data.source(name, folder, options["target"], options["positive"])
         for name in options["sets"]
     ]
-    for source in sources:
-        table = data.load(source)
-        if table.missing:
-            count = sum(table.missing.values())
-            print(
-                f"{source.name}: {count} missing values in {len(table.missing)} columns "
-                f"({', '.join(list(table.missing)[:5])}) are filled in with medians and most frequent values"
-            )
-        held_out = int(data.TEST_SIZE * len(table.y))
-        if options["sample_size"] > held_out:
-            print(
-                f"{source.name}: samples of {options['sample_size']} rows are drawn from a test part of {held_out}, "
-                "so that rows repeat; --sample-size sets another size"
+    for what, given in (("method", names), ("data set", [source.name for source in sources])):
+        twice = [name for name in given if given.count(name) > 1]
+        if twice:
+            raise ValueError(
+                f"there are two {what}s {twice[0]!r}: leave one out, or rename one of two files"
             )
     protocol = compare.Protocol(
         options["protocol"], options["sample_size"], options["repeats"], options["prevalences"]
@@ -193,9 +202,25 @@ def comparison_tasks(options: dict) -> list[compare.Task]:
     ]
 
 
+def describe(tasks: list[compare.Task], sample_size: int) -> dict[str, str]:
+    """Facts about each data set, which are also printed."""
+    facts = {}
+    for source in dict.fromkeys(task.source for task in tasks):
+        facts[source.name] = data.describe(source)
+        held_out = int(data.TEST_SIZE * len(data.load(source).y))
+        if sample_size > held_out:
+            facts[source.name] += (
+                f"; samples of {sample_size} rows are drawn from a test part of {held_out}, so that rows repeat "
+                "(--sample-size sets another size)"
+            )
+        print(f"{source.name}: {facts[source.name]}", flush=True)
+    return facts
+
+
 def run_compare(options: dict) -> None:
     """Compute what is missing, then print the table and write the report."""
     tasks = comparison_tasks(options)
+    facts = describe(tasks, options["sample_size"])
     out = Path(options["out"])
     out.mkdir(parents=True, exist_ok=True)
     if is_of_another_run(out / RUN_FILE, options):
@@ -203,10 +228,11 @@ def run_compare(options: dict) -> None:
             f"{out} holds another comparison: its cells are kept, its report is replaced. "
             "Use --out to keep both reports"
         )
-    (out / RUN_FILE).write_text(json.dumps(options, indent=1), encoding="utf-8")
+    run = {"options": options, "facts": facts, "files": compare.file_names(tasks, out / "cells")}
+    (out / RUN_FILE).write_text(json.dumps(run, indent=1), encoding="utf-8")
     with on_dask(options["dask"]):
         cells = compare.run(tasks, out / "cells", options["jobs"], options["retry"])
-    finish(options, cells)
+    finish(run, cells, out)
 
 
 def is_of_another_run(path: Path, options: dict) -> bool:
@@ -214,72 +240,68 @@ def is_of_another_run(path: Path, options: dict) -> bool:
     names = ("sets", "methods", "target", "positive", "protocol", "sample_size", "repeats")
     names += ("prevalences", "metrics", "seed", "seeds")
     try:
-        past = json.loads(path.read_text(encoding="utf-8"))
+        past = json.loads(path.read_text(encoding="utf-8"))["options"]
         return any(past.get(name) != options[name] for name in names)
-    except (OSError, ValueError):
+    except (OSError, ValueError, LookupError, TypeError):
         return False
 
 
-def finish(options: dict, cells: list) -> None:
+def finish(run: dict, cells: list, out: Path) -> None:
     """Print the table of each metric, write the report and say where it is."""
+    options = run["options"]
     for metric in options["metrics"]:
         print(f"\n{metric} under {options['protocol']}")
         print(text_table(cells, metric, options["sample_size"]))
+    missing = len(run["files"]) - len(cells)
     setting = {
         "Protocol": f"{options['protocol']}, samples of {options['sample_size']} rows",
         "Samples": f"{options['repeats']} per prevalence, {options['prevalences']} prevalences"
         if options["protocol"] == "APP"
         else str(options["repeats"]),
         "Splits": f"{options['seeds']}, 70 % for training, from seed {options['seed']}",
-        **describe(options),
+        **({"Finished": f"{len(cells)} of {len(run['files'])} cells"} if missing else {}),
+        **{f"Data: {name}": fact for name, fact in run["facts"].items()},
     }
     path = write_report(
         cells,
-        Path(options["out"]),
+        out,
         title="Quantifiers compared",
         setting=setting,
         command=options["line"],
         metrics=options["metrics"],
         sample_size=options["sample_size"],
     )
+    if missing:
+        print(f"\n{missing} of {len(run['files'])} cells are not finished")
+    failed = sum(bool(cell.error) for cell in cells)
+    if failed:
+        print(f"\n{failed} of {len(cells)} cells failed; the report says how, --retry tries again")
     print(f"\nReport: {path}")
-
-
-def describe(options: dict) -> dict[str, str]:
-    """Facts about each data set, for the report."""
-    facts = {}
-    for name in options["sets"]:
-        folder = Path(options["data_dir"]) if options["data_dir"] else None
-        source = data.source(name, folder, options["target"], options["positive"])
-        table = data.load(source)
-        rows, width = table.features.shape
-        text = f"{rows:,} rows, {width:,} features, {100 * table.y.mean():.2f} % positive"
-        if options["positive"] and source.path:
-            text += f" ({options['positive']} against the rest)"
-        if table.missing:
-            text += f", {sum(table.missing.values())} missing values filled in"
-        facts[f"Data: {source.name}"] = text
-    return facts
+    if failed == len(cells):
+        raise ValueError("every cell failed")
 
 
 def run_report(options: dict) -> None:
-    """The report of what a comparison has finished so far."""
+    """The report of what a comparison has finished so far; the data need not be there any more."""
     folder = options["folder"]
+    path = folder / RUN_FILE
     try:
-        past = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+        run = json.loads(path.read_text(encoding="utf-8"))
+        cells = compare.finished(run["files"], folder / "cells")
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{folder} holds no {RUN_FILE}: name the folder that compare wrote to"
         ) from None
-    past["out"] = str(folder)
-    cells = compare.finished(comparison_tasks(past), folder / "cells")
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} is broken: run the comparison again ({error!r})") from error
     if not cells:
         raise ValueError(f"no cell in {folder} is finished yet")
-    finish(past, cells)
+    finish(run, cells, folder)
 
 
 def run_reproduce(options: dict) -> None:
     """Run figures, judge claims, write the page."""
+    at_least(options, 1, "seeds", "passes")
     figures = list(reproduce.FIGURES) if "all" in options["figures"] else options["figures"]
     out = Path(options["out"])
     found = reproduce.run(
@@ -297,7 +319,9 @@ def run_reproduce(options: dict) -> None:
     for claim in claims:
         print(f"{claim.figure} {claim.verdict.upper():14} {claim.text}")
     pictures = {figure: reproduce.draw(figure, records) for figure, records in found.items()}
-    path = reproduce.write_page(claims, pictures, out, options["seeds"], options["line"])
+    names = dict.fromkeys(name for records in found.values() for name, _ in records)
+    facts = {name: data.describe(data.source(name, options["data_dir"])) for name in names}
+    path = reproduce.write_page(claims, pictures, facts, out, options["seeds"], options["line"])
     print(f"\nReport: {path}")
 
 
@@ -328,7 +352,7 @@ def run_data(options: dict) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; errors of the user end with one line, not with a traceback."""
+    """Run a command."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = vars(parser().parse_args(arguments))
     options["line"] = f"python -m experiments {shlex.join(arguments)}"
@@ -342,10 +366,8 @@ def main(arguments: list[str] | None = None) -> None:
         "report": run_report,
         "data": run_data,
     }
-    try:
+    with plain_errors():
         commands[options["command"]](options)
-    except (ValueError, FileNotFoundError, OSError) as error:
-        raise SystemExit(f"error: {error}") from None
 
 
 if __name__ == "__main__":

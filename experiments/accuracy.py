@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from experiments.data import from_npz, split
+from experiments.errors import plain_errors
 from quapy_nemsis import (
     BA,
     CANClassifier,
@@ -53,7 +54,9 @@ def online_learner(measure: str, passes: int, seed: int) -> NEMSISClassifier | S
 
 def main() -> None:
     """Print one line per data set, measure and method."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.accuracy", description=__doc__.splitlines()[0]
+    )
     parser.add_argument(
         "--data-dir", type=Path, required=True, help="folder of NAME.npz with X and y in ±1"
     )
@@ -92,4 +95,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with plain_errors():
+        main()

@@ -61,7 +61,8 @@ def versions() -> list[str]:
 class Store:
     """A folder of records, one JSON file each, named after a key of everything that determines them.
 
-    A file is written under another name and renamed when it is complete.
+    A file is written under another name and renamed when it is complete. It holds the key as well: one that holds
+    anything else is as good as none.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ class Store:
         handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".part")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(record, file)
+                json.dump({"key": key, "record": record}, file)
             os.replace(temporary, self.path(key))
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -93,10 +94,17 @@ class Store:
 
     def load(self, key: dict) -> dict | None:
         """The record, or None if it is not there (or not readable: then it is computed anew)."""
+        found = self.read(self.path(key))
+        return found["record"] if found and found["key"] == key else None
+
+    @staticmethod
+    def read(path: Path) -> dict | None:
+        """Key and record of a file, or None if it holds no such thing."""
         try:
-            return json.loads(self.path(key).read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
+        return found if isinstance(found, dict) and {"key", "record"} <= found.keys() else None
 
 
 def _compute_one(function: Callable[[Any], dict], task: Any, number: int) -> tuple[int, dict]:

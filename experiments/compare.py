@@ -56,6 +56,8 @@ class Task:
             "seed": self.seed,
             "protocol": asdict(self.protocol),
             "rows": fingerprint,
+            "target": self.source.target,
+            "positive": self.source.positive,
             "versions": versions(),
         }
 
@@ -99,7 +101,13 @@ def run(tasks: list[Task], folder: Path, jobs: int = 1, retry: bool = False) -> 
     return [Cell.from_record(record) for record in records]
 
 
-def finished(tasks: list[Task], folder: Path) -> list[Cell]:
-    """Cells that are there already."""
-    records = (Store(folder).load(key) for key in keys(tasks))
-    return [Cell.from_record(record) for record in records if record is not None]
+def file_names(tasks: list[Task], folder: Path) -> list[str]:
+    """Files of the cells of all tasks, whether they are there or not."""
+    store = Store(folder)
+    return [store.path(key).name for key in keys(tasks)]
+
+
+def finished(names: list[str], folder: Path) -> list[Cell]:
+    """Cells of those of the files that are there."""
+    found = (Store.read(folder / name) for name in names)
+    return [Cell.from_record(entry["record"]) for entry in found if entry is not None]

@@ -17,8 +17,8 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from experiments.files import READERS, Table, read_file
-from experiments.prepare import preparer
+from experiments.files import READERS, Table, known_suffix, read_file
+from experiments.prepare import listed, preparer, unused
 
 #: Points at a folder of data files, as ``--data-dir`` does.
 FOLDER_VARIABLE = "QUAPY_NEMSIS_DATA"
@@ -114,7 +114,7 @@ def source(
     path = find(name, data_dir)
     if path is None and (os.sep in name or Path(name).is_file()):
         path = Path(name)
-        name = path.name.partition(".")[0]
+        name = path.name if path.is_dir() else path.name[: -len(known_suffix(path))]
     if path is None:
         places = ", ".join(str(folder) for folder in folders(data_dir))
         raise FileNotFoundError(
@@ -152,6 +152,26 @@ def load(source: Source) -> Table:
         return read_file(source.path, source.target, source.positive)
     X, y = embedded(source.name)
     return Table(X, y == 1, source.name, {}, _fingerprint([X, y]))
+
+
+def describe(source: Source) -> str:
+    """What there is to know about a data set before methods are compared on it."""
+    table = load(source)
+    rows, width = table.features.shape
+    facts = [f"{rows:,} rows, {width:,} features, {100 * table.y.mean():.2f} % positive"]
+    if table.positive:
+        facts[0] += f" (label {table.positive})"
+    if table.missing:
+        facts.append(
+            f"{sum(table.missing.values()):,} missing values filled in, in {listed(list(table.missing), 5)}"
+        )
+    left_out: dict[str, list[str]] = {}
+    for name, reason in unused(table.features).items():
+        left_out.setdefault(reason, []).append(name)
+    facts += [
+        f"not used because {reason}: {listed(names, 5)}" for reason, names in left_out.items()
+    ]
+    return "; ".join(facts)
 
 
 def _fingerprint(arrays: Iterable[np.ndarray]) -> str:

@@ -25,6 +25,7 @@ from sklearn.model_selection import train_test_split
 
 from experiments.accuracy import GRID, online_learner
 from experiments.data import TEXT, from_npz, split
+from experiments.errors import plain_errors
 from quapy_nemsis import BA, NEMSISClassifier, SCANClassifier, get_measure
 
 SETS = ("adult", "ijcnn1", "letter", "cod-rna", "covtype", "w8a", "imdb", "sms-spam")
@@ -130,7 +131,9 @@ def _print_errors(name: str, errors: np.ndarray) -> None:
 
 def main() -> None:
     """Run both comparisons."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.defaults", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--measures", nargs="+", default=list(MEASURES))
@@ -149,4 +152,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with plain_errors():
+        main()

@@ -48,6 +48,8 @@ class Table:
     name: str
     missing: dict[str, int]
     fingerprint: str
+    #: The positive label as text, where the file has one.
+    positive: str = ""
 
 
 def read_file(path: Path, target: str | None, positive: str | None) -> Table:
@@ -63,6 +65,8 @@ def read_file(path: Path, target: str | None, positive: str | None) -> Table:
         The positive label, as text; all other labels are negative. None takes the greater of two.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file, or give it with --data-dir")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file; check the path")
     suffix = known_suffix(path)
@@ -70,16 +74,16 @@ def read_file(path: Path, target: str | None, positive: str | None) -> Table:
         check_content(path)
         features, labels = READERS[suffix](path, target)
         check_shape(features)
-        y = is_positive(np.asarray(labels), positive)
+        labels = np.asarray(labels)
+        y = is_positive(labels, positive)
         check_finite(features)
     except Fault as fault:
         raise Fault(f"{path}: {fault}") from fault.__cause__
     except UNREADABLE as error:
         wrong = f"broken or cut short, or not a {suffix} file ({error})"
         raise Fault(f"{path}: {wrong}; fetch or write it again") from error
-    return Table(
-        features, y, path.name[: -len(suffix)], counts(features, pd.isna), fingerprint(path)
-    )
+    missing, name = counts(features, pd.isna), path.name[: -len(suffix)]
+    return Table(features, y, name, missing, fingerprint(path), text(labels[y][0]))
 
 
 def known_suffix(path: Path) -> str:
@@ -155,7 +159,8 @@ def check_widths(path: Path, separator: str, every: bool) -> None:
                 ends_open = len(row) == width + 1 and not row[-1]
                 if len(row) != width and not ends_open and "".join(row).strip():
                     wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
-                    raise Fault(f"{wrong}; repair or quote it")
+                    hint = "is the separator right?" if width == 1 else "repair or quote it"
+                    raise Fault(f"{wrong}; {hint}")
                 if not every:
                     return
         except csv.Error as error:  # a field of more than 128 KiB

@@ -97,7 +97,7 @@ def learner(name: str) -> Maker:
     if kind in _ONLINE:
         learner_type, default = _ONLINE[kind]
         measure = objective or default
-        get_measure(measure)  # says what is wrong with it
+        learner_type(measure)._settings()  # says what is wrong with it
         return partial(_fresh, learner_type, {"measure": measure, **options})
     if not options:
         if kind == "1PMB":

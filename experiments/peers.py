@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from experiments.data import from_npz, split
+from experiments.errors import plain_errors
 from quapy_nemsis import BA, NegKLD, SVMPerfClassifier
 
 CS = tuple(10.0**k for k in range(-2, 5))
@@ -34,10 +35,16 @@ def quality(learner: Any, X: Any, y: np.ndarray) -> tuple[float, float]:
 
 
 def fold(folder: Path, name: str) -> tuple:
-    """The split that the source of a data set has: X, y, X_test, y_test."""
+    """The split that the source of a data set has (``fold``, 0 for training): X, y, X_test, y_test.
+
+    Without one, 70 % of the rows at random are for training.
+    """
     X, y = from_npz(folder, name)
     with np.load(folder / f"{name}.npz") as parts:
-        train = parts["fold"] == 0
+        if "fold" in parts:
+            train = parts["fold"] == 0
+        else:
+            train = np.random.default_rng(0).random(len(y)) < 0.7
     return X[train].astype(float), y[train], X[~train].astype(float), y[~train]
 
 
@@ -93,7 +100,9 @@ def two_dimensional(folder: Path) -> None:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.peers", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--tol", type=float, default=1e-3, help="duality gap on adult")
     options = parser.parse_args()
@@ -103,4 +112,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with plain_errors():
+        main()

@@ -88,6 +88,15 @@ def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
     return ColumnTransformer(chosen, sparse_threshold=0.0)
 
 
+def unused(features: Any) -> dict[str, str]:
+    """Columns of a table that are not used, and why."""
+    if not isinstance(features, pd.DataFrame):
+        return {}
+    why = {"constant": "constant", "identifier": "all values differ", "other": "no number or text"}
+    uses = {name: use(features[name]) for name in features}
+    return {name: why[found] for name, found in uses.items() if found in why}
+
+
 def report(reason: str, names: list[str]) -> None:
     """Tell which columns are dropped, if any: constant ones in the log, others as a warning."""
     if names and reason == "constant":

@@ -16,6 +16,7 @@ import quapy_nemsis
 from experiments import __main__ as command
 from experiments import compare, data, methods, reproduce
 from experiments.cells import Cell, Store, compute
+from experiments.errors import plain_errors
 from experiments.reproduce import pieces
 from experiments.reproduce.claims import settled
 from tests.conftest import make_points
@@ -28,12 +29,14 @@ def run(*arguments):
     command.main([str(argument) for argument in arguments])
 
 
+def cells_of(folder):
+    """Every cell of a comparison."""
+    return compare.finished([path.name for path in (folder / "cells").iterdir()], folder / "cells")
+
+
 def results(folder):
-    """Estimates of every cell of a comparison, by data, method and seed."""
-    cells = [
-        Cell.from_record(json.loads(path.read_text())) for path in (folder / "cells").iterdir()
-    ]
-    return {(cell.data, cell.method, cell.seed): cell for cell in cells}
+    """The same by data, method and seed."""
+    return {(cell.data, cell.method, cell.seed): cell for cell in cells_of(folder)}
 
 
 # --------------------------------------------------------------------- pieces
@@ -50,8 +53,9 @@ def test_records_are_whole_or_not_there(tmp_path, monkeypatch):
     assert (again.method, again.fit_seconds, again.error) == ("ACC(LR)", 1.0, "")
     assert store.load({**key, "seed": 4}) is None
     # A broken file is as good as none, and a failed write leaves nothing behind.
-    store.path(key).write_text('{"data": "a')
-    assert store.load(key) is None
+    for content in ('{"data": "a', "[]", "{}", '{"key": {}, "record": {}}'):
+        store.path(key).write_text(content)
+        assert store.load(key) is None
     with pytest.raises(TypeError):
         store.save(key, {"value": object()})
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
@@ -135,6 +139,15 @@ def test_compare_and_its_report(tmp_path, capsys):
     run("report", out)
     assert (out / "report.html").is_file()
     assert before == {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()}
+    assert "not finished" not in capsys.readouterr().out
+    # And of a run that is not finished, which it says.
+    next((out / "cells").iterdir()).unlink()
+    run("report", out)
+    assert "1 of 4 cells are not finished" in capsys.readouterr().out
+    assert "3 of 4 cells" in (out / "report.html").read_text()
+    (out / "run.json").write_text("{}")
+    with pytest.raises(SystemExit, match=r"run\.json is broken: run the comparison again"):
+        run("report", out)
 
 
 def test_what_a_user_is_told_beforehand(tmp_path, capsys):
@@ -239,7 +252,9 @@ def test_a_file_of_ones_own(tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["compare", "--sets", path, "--methods", "CC", "NEMSIS:q", *SMALL]
     run(*arguments, "--target", "outcome", "--positive", "yes", "--out", out)
-    assert "missing values in 1 columns (colour)" in capsys.readouterr().out
+    told = "400 rows, 3 features, 26.25 % positive (label yes); 133 missing values filled in, in 'colour'"
+    assert told in capsys.readouterr().out
+    assert told in (out / "report.md").read_text()
     found = results(out)
     assert found["mine", "CC", 0].error == ""
     assert found["mine", "CC", 0].train_prevalence == pytest.approx(0.3, abs=0.06)
@@ -254,6 +269,11 @@ def test_a_file_of_ones_own(tmp_path, capsys):
         (["--target", "outcome", "--metrics", "mxe"], "unknown metric 'mxe'"),
         (["--target", "outcome", "--methods", "NEMSIS:x"], "unknown measure 'x'"),
         (["--target", "outcome", "--repeats", "0"], "--repeats must be at least 1"),
+        (["--target", "outcome", "--prevalences", "1"], "--prevalences must be at least 2"),
+        (["--target", "outcome", "--methods", "NEMSIS:cq"], "is pseudo-concave"),
+        (["--target", "outcome", "--methods", "CC", "CC"], "two methods 'CC'"),
+        (["--target", "outcome", "--sets", "digits", "digits"], "two data sets 'digits'"),
+        (["--target", "outcome", "--sets", "tests/"], "is a folder"),
     ],
 )
 def test_mistakes_are_pointed_out_before_anything_runs(tmp_path, arguments, message):
@@ -261,6 +281,41 @@ def test_mistakes_are_pointed_out_before_anything_runs(tmp_path, arguments, mess
     with pytest.raises(SystemExit, match=message):
         run("compare", "--sets", path, "--methods", "CC", "--out", tmp_path / "out", *arguments)
     assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_another_label_is_another_comparison(tmp_path, capsys):
+    path = write_csv(tmp_path / "mine.v2.csv")
+    arguments = ["compare", "--sets", path, "--methods", "CC", *SMALL, "--target", "outcome"]
+    run(*arguments, "--positive", "yes", "--out", tmp_path / "out")
+    run(*arguments, "--positive", "no", "--out", tmp_path / "out")
+    assert "there already" not in capsys.readouterr().out
+    shares = {cell.train_prevalence for cell in cells_of(tmp_path / "out")}
+    assert len(shares) == 2
+    assert sum(shares) == pytest.approx(1.0, abs=0.01)
+    path.unlink()
+    run("report", tmp_path / "out")  # needs the cells only
+    assert "mine.v2" in capsys.readouterr().out
+
+
+def test_columns_that_are_not_used_are_named(tmp_path):
+    path = write_csv(tmp_path / "mine.csv")
+    lines = path.read_text().splitlines()
+    more = [f"{line},x,n{i}" for i, line in enumerate(lines[1:])]
+    path.write_text("\n".join([f"{lines[0]},same,name", *more]) + "\n")
+    told = data.describe(data.source(str(path), target="outcome"))
+    assert "not used because constant: 'same'; not used because all values differ: 'name'" in told
+
+
+def test_how_a_command_ends(capfd):
+    with pytest.raises(SystemExit, match="the same command goes on"), plain_errors():
+        raise KeyboardInterrupt
+    with pytest.raises(SystemExit, match="error: no such thing"), plain_errors():
+        raise ValueError("no such thing")
+    code = "import sys; from experiments.__main__ import main; main(['data'])"
+    line = f'{sys.executable} -c "{code}" | head -1'
+    ended = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("embedded: ")
+    assert ended.stderr == ""
 
 
 def test_more_mistakes(tmp_path):

@@ -221,7 +221,7 @@ def test_bad_labels(write):
 def test_no_file(tmp_path):
     refuse(tmp_path / "a.csv", "no such file", "check the path", error=FileNotFoundError)
     (tmp_path / "b.csv").mkdir()
-    refuse(tmp_path / "b.csv", "no such file", error=FileNotFoundError)
+    refuse(tmp_path / "b.csv", "is a folder: name a file", error=IsADirectoryError)
 
 
 @pytest.mark.parametrize("suffix", list(files.READERS))

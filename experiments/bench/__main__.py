@@ -19,6 +19,7 @@ from experiments import data
 from experiments.bench import fits, passes, processes, scale
 from experiments.bench.cost import cost
 from experiments.bench.tables import Table, show, write
+from experiments.errors import at_least, plain_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -99,19 +100,18 @@ def main(arguments: list[str] | None = None) -> None:
     """Run benchmarks one after the other, print their tables, and write them down."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parser().parse_args(arguments)
+    at_least(vars(options), 1, "repeats", "stream_rows")
+    at_least(vars(options), 1000, "rows")
     names = options.names or list(NAMES)
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise SystemExit(f"error: unknown benchmark {unknown[0]!r}; known are {', '.join(NAMES)}")
+        raise ValueError(f"unknown benchmark {unknown[0]!r}; known are {', '.join(NAMES)}")
     with tempfile.TemporaryDirectory() as temporary:
         scratch = options.scratch or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
         known, tables = benchmarks(options, scratch), []
         for name in names:
-            try:
-                found = known[name]()
-            except (ValueError, OSError) as error:
-                raise SystemExit(f"error: {error}") from None
+            found = known[name]()
             if isinstance(found, str):
                 print(f"\n{name}: left out, {found}", flush=True)
                 continue
@@ -124,4 +124,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with plain_errors():
+        main()

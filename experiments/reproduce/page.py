@@ -15,7 +15,12 @@ from experiments.reproduce.pieces import TITLES
 
 
 def write_page(
-    claims: list[Claim], pictures: dict[str, Figure], folder: Path, seeds: int, command: str
+    claims: list[Claim],
+    pictures: dict[str, Figure],
+    facts: dict[str, str],
+    folder: Path,
+    seeds: int,
+    command: str,
 ) -> Path:
     """Write report.html, report.md with its figures, and claims.csv; the path of the first."""
     head = ["Figure", "The paper says", "Judged by", "This run", "Held for"]
@@ -24,10 +29,11 @@ def write_page(
         Heading(1, "The paper's experiments, run again"),
         Paragraph(
             "P. Kar, S. Li, H. Narasimhan, S. Chawla, F. Sebastiani. Online Optimization Methods for the "
-            f"Quantification Problem. KDD 2016. {seeds} splits, 70 % for training. A claim is supported if it held in "
+            f"Quantification Problem. KDD 2016. Splits: {seeds}, 70 % for training. A claim is supported if it held in "
             "four fifths of the cases (in half of them if it says often), partly if in half as many."
         ),
         Grid("Claims of the paper, and what this run says", head, rows, words=True),
+        Grid("Data", ["Name", "What it is"], [[*fact] for fact in facts.items()], words=True),
     ]
     for figure, picture in pictures.items():
         title = f"Figure {figure.removeprefix('fig')}: {TITLES[figure]}"
