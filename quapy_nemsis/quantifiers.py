@@ -208,7 +208,7 @@ class SVMPerf(_ClassifyAndCount):
         self,
         loss: str | Measure = "kld",
         *,
-        C: float = 1.0,
+        C: float = 100.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
@@ -228,7 +228,7 @@ class _FixedLoss(SVMPerf):
     def __init__(
         self,
         *,
-        C: float = 1.0,
+        C: float = 100.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,

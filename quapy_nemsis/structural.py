@@ -58,7 +58,7 @@ class SVMPerfClassifier(LinearClassifier):
     loss : str or Measure, default="kld"
         "kld", "nkld", "ae", "rae", "q", "qacc", "qf1", "qgm", "01", "f1", "ba", or a measure of this package (see
         `quapy_nemsis.losses.get_loss`).
-    C : float, default=1
+    C : float, default=100
         Weight of the loss against ‖w‖².
     tol : float, default=1e-3
         Greatest duality gap, in units of the loss.
@@ -119,7 +119,7 @@ class SVMPerfClassifier(LinearClassifier):
         self,
         loss: str | Measure = "kld",
         *,
-        C: float = 1.0,
+        C: float = 100.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
         fit_intercept: bool = True,
