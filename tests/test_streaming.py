@@ -21,6 +21,8 @@ from quapy_nemsis import (
     SCANClassifier,
     get_measure,
     load,
+    make_measure,
+    save,
 )
 from quapy_nemsis.streaming import (
     CheckpointError,
@@ -58,10 +60,8 @@ def frame_of(X, y):
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "csv.zst", "parquet"])
 def test_tables(suffix, tmp_path):
-    if suffix == "csv.zst" and sys.version_info < (3, 14):
-        pytest.importorskip("zstandard", reason="zst files need zstandard")
-    if suffix == "parquet":
-        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    if suffix in ("csv.zst", "parquet"):
+        pyarrow = pytest.importorskip("pyarrow", reason=f"{suffix} files need pyarrow")
     X, y = make_points(n=1000)
     path = tmp_path / f"rows.{suffix}"
     frame = frame_of(X, y)
@@ -69,6 +69,9 @@ def test_tables(suffix, tmp_path):
     if suffix == "parquet":
         frame.to_parquet(path, row_group_size=400)
         reader = read_parquet
+    elif suffix == "csv.zst":
+        with pyarrow.output_stream(path, compression="zstd") as file:
+            file.write(frame.to_csv(index=False).encode())
     else:
         frame.to_csv(path, index=False)
     source = reader(path, "label", rows=300)
@@ -192,7 +195,7 @@ def test_a_shuffle_buffer_leaves_its_source_alone():
     chunks[4] = (X[400:500, :2], words[400:500])
     with pytest.raises(ValueError, match="a chunk has 2 features, those before it 6"):
         gathered(shuffled(from_iterable(lambda: iter(chunks)), 200))
-    with pytest.raises(ValueError, match="at least 1 row; got 0"):
+    with pytest.raises(ValueError, match="buffer must be at least 1; got 0"):
         shuffled(chunks_of(X, y), 0)
 
 
@@ -299,8 +302,8 @@ def broken_in_the_middle(X, y):
     ("change", "message"),
     [
         ("nan", r"the iterable: row 705 holds NaN"),
-        ("width", r"the iterable, rows 601 to 900: .*features"),
-        ("label", r"the iterable, rows 601 to 900: y holds labels \[7\]"),
+        ("width", r"the iterable: row 601 has 3 features, those before it 6"),
+        ("label", r"row 606 has the label 7, which is not among the classes \[0, 1\]"),
         ("end", r"the iterable: cannot be read after row 600 \(EOFError: cut short\)"),
     ],
 )
@@ -493,3 +496,195 @@ def test_twenty_kills(tmp_path):
         killed, kills = run_stream(tmp_path, f"killed{k}", kills=1 + k % 3, seed=k)
         assert kills >= 1
         np.testing.assert_array_equal(killed, whole)
+
+
+def test_a_stream_that_stopped_stops_again(tmp_path):
+    """After a kill that came just behind the checkpoint at which the stream would have stopped, too."""
+    X, y = make_points(n=6000)
+    source = chunks_of(X, y, rows=250)
+    options = {"classes": [False, True], "window": 500, "patience": 2, "every_rows": 1}
+    learner = NEMSISClassifier("q", eta0=0.3)
+    whole = fit_stream(learner, source, **options)
+    assert whole.stopped
+    assert whole.rows < 6000
+
+    def kill(progress):
+        if progress.rows == whole.rows:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "checkpoint.npz"
+    with pytest.raises(KeyboardInterrupt):
+        fit_stream(learner, source, checkpoint=path, callback=kill, **options)
+    for _ in range(2):
+        again = fit_stream(learner, source, checkpoint=path, resume=True, **options)
+        assert again.stopped
+        assert again.rows == whole.rows
+        np.testing.assert_array_equal(again.learner.coef_, whole.learner.coef_)
+    options.pop("patience")
+    same = fit_stream(learner, source, checkpoint=path, resume=True, max_rows=1000, **options)
+    assert (same.rows, same.stopped) == (whole.rows, True)
+
+
+def test_patience_with_a_loss():
+    X, y = make_points(n=6000)
+    learner = OnePassMiniBatchClassifier("kld", eta0=0.1, buffer_size=50)
+    options = {"classes": [False, True], "window": 500}
+    source = chunks_of(X, y, rows=250)
+    losses = np.array(fit_stream(learner, source, **options).curve["value"])
+    progress = fit_stream(learner, source, patience=2, **options)
+    best = np.minimum.accumulate(losses)
+    stale = next((k for k in range(2, len(losses)) if best[k] == best[k - 2]), len(losses) - 1)
+    assert len(progress.curve["value"]) == stale + 1
+
+
+def test_what_would_fail_at_the_first_checkpoint_fails_before(tmp_path):
+    X, y = make_points(n=300)
+    read = []
+
+    def chunks():
+        read.append(True)
+        yield X, y
+
+    own = make_measure(lambda P, N, p, theta: theta[0] * P + (1 - theta[0]) * N, [0.8])
+    options = {"classes": [False, True], "checkpoint": tmp_path / "checkpoint.npz"}
+    with pytest.raises(TypeError, match="cannot be saved"):
+        fit_stream(NEMSISClassifier(own, eta0=0.1), from_iterable(chunks), **options)
+    options["checkpoint"] = tmp_path / "nowhere" / "checkpoint.npz"
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        fit_stream(NEMSISClassifier(eta0=0.1), from_iterable(chunks), **options)
+    with pytest.raises(ValueError, match="eta0 must be"):
+        fit_stream(NEMSISClassifier(eta0=-1.0), from_iterable(chunks), classes=[False, True])
+    with pytest.raises(ValueError, match="classes"):
+        fit_stream(NEMSISClassifier(eta0=1.0), from_iterable(chunks), classes=[1, 2, 3])
+    for name in ("window", "patience", "max_rows", "every_rows"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1; got 0"):
+            fit_stream(NEMSISClassifier(), chunks_of(X, y), classes=[False, True], **{name: 0})
+    with pytest.raises(ValueError, match="rows must be at least 1"):
+        chunks_of(X, y, rows=0)
+    assert not read
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stream_that_never_began_leaves_no_checkpoint(tmp_path):
+    X, y = make_points(n=300)
+    options = {"classes": [False, True], "checkpoint": tmp_path / "checkpoint.npz"}
+    learner = NEMSISClassifier(eta0=np.float64(0.3))
+    with pytest.raises(StreamError, match="cannot be read after row 0"):
+        fit_stream(learner, read_csv(tmp_path / "rows.csv", "y"), **options)
+    with pytest.raises(StreamError, match="the source: there are no rows"):
+        fit_stream(learner, iter([]), **options)
+    assert not list(tmp_path.iterdir())
+    fit_stream(learner, chunks_of(X, y), **options)
+    # A checkpoint of the same learner and stream, and of nothing else.
+    assert fit_stream(learner, chunks_of(X, y), resume=True, **options).rows == 300
+    with pytest.raises(StreamError, match="first row is not that of the stream of the checkpoint"):
+        fit_stream(learner, chunks_of(-X, y), resume=True, **options)
+    save(learner, tmp_path / "learner.npz")
+    options["checkpoint"] = tmp_path / "learner.npz"
+    with pytest.raises(ValueError, match="no checkpoint of fit_stream"):
+        fit_stream(learner, chunks_of(X, y), resume=True, **options)
+
+
+def test_chunks_of_any_kind():
+    """Frames, lists, and matrices in any format give what arrays give."""
+    X, y = make_points(n=1200)
+    labels = np.where(y, "yes", "no")
+    learner = NEMSISClassifier("q", eta0=0.3)
+    options = {"classes": ["no", "yes"], "window": 300}
+    whole = fit_stream(learner, chunks_of(X, labels, rows=300), **options)
+    kinds = {
+        "frames": lambda a, b: (
+            pd.DataFrame(X[a:b]),
+            pd.Series(labels[a:b], index=range(a, b), dtype=object),
+        ),
+        "lists": lambda a, b: (X[a:b].tolist(), labels[a:b].tolist()),
+        "csc": lambda a, b: (scipy.sparse.csc_matrix(X[a:b]), labels[a:b]),
+        "coo": lambda a, b: (scipy.sparse.coo_matrix(X[a:b]), labels[a:b]),
+    }
+    for name, kind in kinds.items():
+        progress = fit_stream(learner, [kind(a, a + 300) for a in range(0, 1200, 300)], **options)
+        np.testing.assert_allclose(progress.learner.coef_, whole.learner.coef_, err_msg=name)
+        np.testing.assert_allclose(progress.curve["value"], whole.curve["value"], err_msg=name)
+    for X_any in (X.tolist(), pd.DataFrame(X), scipy.sparse.coo_matrix(X)):
+        progress = fit_stream(learner, chunks_of(X_any, labels, rows=300), **options)
+        np.testing.assert_allclose(progress.learner.coef_, whole.learner.coef_)
+    with pytest.raises(ValueError, match="one label per row"):
+        chunks_of(X, labels[:, np.newaxis])
+    with pytest.raises(StreamError, match=r"after row 300 .*one label per row"):
+        fit_stream(learner, [(X[:300], labels[:300]), (X[:300], labels[:300, None])], **options)
+    bad = X.copy()
+    bad[700, 1] = np.nan
+    with pytest.raises(StreamError, match="row 701 holds NaN"):
+        fit_stream(learner, [(scipy.sparse.csc_matrix(bad), labels)], **options)
+
+
+def test_rows_without_a_label(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    X, y = make_points(n=3000)
+    frame = frame_of(X, y)
+    frame.loc[1500, "label"] = None
+    for path, reader in ((tmp_path / "r.parquet", read_parquet), (tmp_path / "r.csv", read_csv)):
+        frame.to_parquet(path) if reader is read_parquet else frame.to_csv(path, index=False)
+        checkpoint = tmp_path / f"{path.suffix}.npz"
+        with pytest.raises(StreamError, match=r"r\..*: row 1,501 has no label") as caught:
+            fit_stream(
+                NEMSISClassifier("q", eta0=0.3),
+                reader(path, "label", rows=1000),
+                classes=["no", "yes"],
+                checkpoint=checkpoint,
+            )
+        assert caught.value.progress.learner.t_ == 1000
+        assert load(checkpoint).t_ == 1000
+
+
+def test_columns_of_a_parquet_file(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    X, y = make_points(n=200)
+    path = tmp_path / "rows.parquet"
+    frame = frame_of(X, y).sort_values("label")  # whose index pandas stores as a column
+    frame.to_parquet(path)
+    np.testing.assert_array_equal(
+        gathered(read_parquet(path, "label"))[0], frame.to_numpy()[:, :-1]
+    )
+    frame.assign(x1="7").to_parquet(path)
+    with pytest.raises(ValueError, match="column 'x1' does not hold numbers"):
+        next(iter(read_parquet(path, "label")))
+    with pytest.raises(ValueError, match="no column 'lable'; the columns are x0, x1"):
+        next(iter(read_parquet(path, "lable")))
+
+
+def test_a_zst_file_cut_short(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="zst files need pyarrow")
+    X, y = make_points(n=20_000)
+    path = tmp_path / "rows.csv.zst"
+    with pyarrow.output_stream(path, compression="zstd") as file:
+        file.write(frame_of(X, y).to_csv(index=False).encode())
+    content = path.read_bytes()
+    for share in np.linspace(0.3, 0.99, 7):
+        path.write_bytes(content[: int(share * len(content))])
+        with pytest.raises(
+            ValueError, match=r"rows\.csv\.zst: cannot be read after row .*Truncated"
+        ):
+            gathered(read_csv(path, "label", rows=1000))
+
+
+def test_a_matrix_by_columns_is_not_read_by_rows(tmp_path):
+    X = scipy.sparse.csc_matrix(np.arange(9.0).reshape(3, 3))
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+    np.savez(tmp_path / "rows.npz", format=b"csc", y=[0, 1, 0], **parts)
+    with pytest.raises(ValueError, match="in the format b'csc': save it as CSR"):
+        next(iter(read_npz(tmp_path / "rows.npz")))
+
+
+def test_mistakes_in_a_shuffled_source():
+    X, y = make_points(n=2000)
+    labels = y.astype(int)
+    labels[100] = 7
+    learner = NEMSISClassifier("q", eta0=0.3)
+    with pytest.raises(StreamError, match=r"the matrix, shuffled: row [\d,]+ has the label 7"):
+        fit_stream(learner, shuffled(chunks_of(X, labels, rows=500), 1000), classes=[0, 1])
+    chunks = [(X[:500], y[:500]), (X[:500, :3], y[:500])]
+    with pytest.raises(StreamError, match="has 3 features, those before it 6"):
+        fit_stream(learner, shuffled(from_iterable(chunks), 1000), classes=[False, True])
+    with pytest.raises(TypeError, match=r"such as from_iterable\(…\)"):
+        shuffled(chunks, 1000)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils.extmath import safe_sparse_dot
 
+from quapy_nemsis._linear import check_integer
 from quapy_nemsis.measures import BA, NegKLD
 from quapy_nemsis.online import OnlineClassifier
 from quapy_nemsis.persistence import read, write
-from quapy_nemsis.streaming.sources import Chunk
+from quapy_nemsis.streaming.sources import Chunk, Source, from_iterable
 
 CURVE = ("rows", "seconds", "value", "kld", "ba", "prevalence", "estimate", "drift")
 
@@ -58,12 +60,14 @@ class Progress:
     #: TP, FN, FP, TN of the window that is not full yet, and positives in the windows before.
     window: list[float] = field(default_factory=lambda: [0.0] * 4)
     positives: float = 0.0
+    #: Digest of the first row, to know the source by.
+    first_row: str = ""
     #: Whether it ended before the source did.
     stopped: bool = False
 
     def extra(self) -> dict:
         """What a checkpoint holds beside the learner."""
-        names = ("rows", "seconds", "curve", "window", "positives")
+        names = ("rows", "seconds", "curve", "window", "positives", "first_row")
         return {name: getattr(self, name) for name in names}
 
 
@@ -98,14 +102,15 @@ def fit_stream(
         File to write the learner and its position to, now and then, whole or not at all. One that is there already is
         refused unless `resume` is set.
     every_rows, every_seconds : default=1,000,000 and 60
-        How often, whichever comes first; and at the end.
+        How often, at the end of a chunk, whichever comes first; and at the end.
     resume : bool, default=False
-        Go on from the checkpoint, if there is one: with the same source in the same order the weights end as if nothing
-        had happened. Rows that were learned are read again, and skipped.
+        Go on from the checkpoint, if there is one: with the same source in the same order weights and curve end as if
+        nothing had happened. Rows that were learned are read again, and skipped.
     max_rows : int, optional
         Stop after so many rows.
     patience : int, optional
-        Stop when the measure has not been better than before for so many windows.
+        Stop when the measure has not been better than before for so many windows. A stream that stopped so, or at
+        `max_rows`, stops again when it is resumed.
     callback : callable, optional
         Called with the `Progress` after every chunk; stops the stream by returning True.
     verbose : int, default=0
@@ -120,115 +125,159 @@ def fit_stream(
     ------
     StreamError
         If a chunk cannot be read or used, naming the file and the row; its `progress` holds the learner as it was
-        before that chunk, which is also written to the checkpoint.
+        before that chunk, which is also written to the checkpoint. Rows of a shuffled source are counted in the order
+        in which they come out of it.
     CheckpointError
         If a checkpoint cannot be written; its `progress` holds the learner, and the checkpoint before is still there.
     """
+    counts = {
+        "window": window,
+        "every_rows": every_rows,
+        "max_rows": max_rows,
+        "patience": patience,
+    }
+    for name, value in counts.items():
+        if value is not None:
+            check_integer(name, value)
+    if not isinstance(source, Source):
+        source = from_iterable(source, "the source")
     progress = _start(learner, checkpoint, resume)
+    classes = learner._two_classes(np.unique(np.asarray(classes)))
+    keeper = _Keeper(progress, checkpoint, every_rows, every_seconds)
     try:
-        _run(
-            progress,
-            source,
-            np.asarray(classes),
-            window,
-            checkpoint,
-            every_rows,
-            every_seconds,
-            max_rows,
-            patience,
-            callback,
-            verbose,
-        )
+        progress.stopped = _is_over(progress, max_rows, patience)
+        for X, y in _unlearned(source, progress, max_rows) if not progress.stopped else ():
+            _take(progress, X, y, classes, source.name)
+            if sum(progress.window) >= window:
+                _close_window(progress, verbose)
+            asked = callback is not None and callback(progress)
+            progress.stopped = bool(asked) or _is_over(progress, max_rows, patience)
+            keeper.save_if_due()
+            if progress.stopped:
+                break
+        if not progress.rows:
+            raise ValueError(f"{source.name}: there are no rows")
     except ValueError as error:
-        if checkpoint is not None:
-            _save(progress, checkpoint)
+        keeper.save()
         raise StreamError(str(error), progress) from error
-    if checkpoint is not None:
-        _save(progress, checkpoint)
+    keeper.save()
     return progress
 
 
-def _run(
-    progress: Progress,
-    source: Iterable[Chunk],
-    classes: np.ndarray,
-    window: int,
-    checkpoint: str | Path | None,
-    every_rows: int,
-    every_seconds: float,
-    max_rows: int | None,
-    patience: int | None,
-    callback: Callable[[Progress], bool | None] | None,
-    verbose: int,
-) -> None:
-    """The loop over chunks."""
+class _Keeper:
+    """Writes a stream's checkpoints, where there are to be any."""
+
+    def __init__(
+        self, progress: Progress, path: str | Path | None, every_rows: int, every_seconds: float
+    ):
+        self.progress, self.path = progress, path
+        self.every_rows, self.every_seconds = every_rows, every_seconds
+        self.rows, self.at = progress.rows, time.perf_counter()
+
+    def save_if_due(self) -> None:
+        """Write if enough rows were learned, or enough time has passed."""
+        enough = self.progress.rows - self.rows >= self.every_rows
+        if enough or time.perf_counter() - self.at >= self.every_seconds:
+            self.save()
+
+    def save(self) -> None:
+        """Write, unless nothing was learned since the last time."""
+        if self.path is None or self.progress.rows == self.rows:
+            return
+        try:
+            write(self.progress.learner, self.path, self.progress.extra())
+        except OSError as error:
+            raise CheckpointError(error, self.path, self.progress) from error
+        self.rows, self.at = self.progress.rows, time.perf_counter()
+
+
+def _unlearned(source: Source, progress: Progress, max_rows: int | None) -> Iterator[Chunk]:
+    """Chunks of the source from the row on that the stream has come to, and not beyond the last one wanted."""
     skip, seen = progress.rows, 0
-    saved_rows, saved_at = progress.rows, time.perf_counter()
     for X, y in source:
+        if not seen and len(y):
+            _check_first_row(progress, X, y, source.name)
         begin, seen = max(skip - seen, 0), seen + len(y)
-        if seen <= skip:
-            continue
-        X, y = (X[begin:], y[begin:]) if begin else (X, y)
-        if max_rows is not None and progress.rows + len(y) > max_rows:
-            X, y = X[: max_rows - progress.rows], y[: max_rows - progress.rows]
+        end = len(y) if max_rows is None else begin + max_rows - progress.rows
+        if begin or end < len(y):
+            X, y = X[begin:end], y[begin:end]
         if len(y):
-            try:
-                _take(progress, X, y, classes, window, verbose)
-            except ValueError as error:
-                name, first = getattr(source, "name", "the source"), progress.rows + 1
-                last = progress.rows + len(y)
-                raise ValueError(f"{name}, rows {first:,} to {last:,}: {error}") from error
-        due = progress.rows - saved_rows >= every_rows
-        if checkpoint is not None and (due or time.perf_counter() - saved_at >= every_seconds):
-            _save(progress, checkpoint)
-            saved_rows, saved_at = progress.rows, time.perf_counter()
-        if callback is not None and callback(progress):
-            progress.stopped = True
-        if _is_stale(progress.curve["value"], patience) or progress.rows == max_rows:
-            progress.stopped = True
-        if progress.stopped:
-            break
+            yield X, y
     if seen < skip:
         raise ValueError(
             f"the checkpoint is at row {skip:,}, but the source ends at row {seen:,}: is it the same source?"
         )
 
 
+def _check_first_row(progress: Progress, X: Any, y: np.ndarray, name: str) -> None:
+    """Refuse to go on with a source that begins with another row."""
+    row = X[:1].toarray() if scipy.sparse.issparse(X) else X[:1]
+    content = np.asarray(row, dtype=np.float64).tobytes() + repr(y[:1].tolist()).encode()
+    first_row = hashlib.sha256(content).hexdigest()
+    if progress.first_row and first_row != progress.first_row:
+        raise ValueError(f"{name}: its first row is not that of the stream of the checkpoint")
+    progress.first_row = first_row
+
+
 def _start(learner: OnlineClassifier, checkpoint: Any, resume: bool) -> Progress:
+    """Where the stream begins or goes on; what would fail at the first checkpoint is noticed now."""
     if not isinstance(learner, OnlineClassifier):
         raise TypeError(
             f"{type(learner).__name__} is no online learner: give NEMSISClassifier, SCANClassifier or "
             "OnePassMiniBatchClassifier"
         )
-    if not resume:
-        if checkpoint is not None and Path(checkpoint).exists():
-            raise FileExistsError(
-                f"{checkpoint} is there already: go on from it with resume=True, name another file, or delete it"
-            )
-        return Progress(clone(learner))
+    learner._settings()
     if checkpoint is None:
-        raise ValueError("resume needs the file of a checkpoint")
-    if not Path(checkpoint).exists():
+        if resume:
+            raise ValueError("resume needs the file of a checkpoint")
         return Progress(clone(learner))
+    path = Path(checkpoint)
+    if not path.exists():
+        probe = path.with_name(f".{path.name}.probe")
+        try:
+            write(clone(learner), probe)
+        finally:
+            probe.unlink(missing_ok=True)
+        return Progress(clone(learner))
+    if not resume:
+        raise FileExistsError(
+            f"{checkpoint} is there already: go on from it with resume=True, name another file, or delete it"
+        )
     found, extra = read(checkpoint)
-    if type(found) is not type(learner) or repr(found) != repr(learner):
+    if not isinstance(extra, dict) or extra.keys() != Progress(found).extra().keys():
+        raise ValueError(
+            f"{checkpoint} holds a learner, but not how far it is: it is no checkpoint of fit_stream"
+        )
+    if type(found) is not type(learner) or found.get_params() != learner.get_params():
         raise ValueError(f"{checkpoint} is of {found!r}, not of {learner!r}: name another file")
     return Progress(found, **extra)
 
 
-def _take(
-    progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, window: int, verbose: int
-) -> None:
-    """Judge a chunk, learn it, and close the window if it is full."""
-    learner = progress.learner
-    before = (learner.coef_[0], learner.intercept_[0]) if hasattr(learner, "classes_") else None
-    begin = time.perf_counter()
-    learner.partial_fit(X, y, classes=classes)
-    progress.seconds += time.perf_counter() - begin
-    positive = y == learner.classes_[1]
+def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: str) -> None:
+    """Judge a chunk, then learn it."""
+    learner, first = progress.learner, progress.rows + 1
+    positive = _is(y, classes[1])
+    known = positive | _is(y, classes[0])
+    if not known.all():
+        bad = int(np.argmin(known))
+        raise ValueError(
+            f"{name}: row {first + bad:,} has the label {y[bad:].tolist()[0]!r}, "
+            f"which is not among the classes {classes.tolist()}"
+        )
     predicted = np.zeros(len(y), dtype=bool)
-    if before is not None:  # what the learner would have said before it learned the chunk
-        predicted = safe_sparse_dot(X, before[0], dense_output=True) + before[1] > 0.0
+    if hasattr(learner, "classes_"):
+        if X.shape[1] != learner.n_features_in_:
+            raise ValueError(
+                f"{name}: row {first:,} has {X.shape[1]} features, those before it {learner.n_features_in_}"
+            )
+        predicted = learner._scores(X) > 0.0
+    begin = time.perf_counter()
+    try:
+        learner.partial_fit(X, y, classes=classes)
+    except Exception as error:
+        rows = f"rows {first:,} to {progress.rows + len(y):,}"
+        raise ValueError(f"{name}, {rows}: {error}") from error
+    progress.seconds += time.perf_counter() - begin
     counts = (
         positive & predicted,
         positive & ~predicted,
@@ -237,18 +286,14 @@ def _take(
     )
     progress.window = [a + float(b.sum()) for a, b in zip(progress.window, counts, strict=True)]
     progress.rows += len(y)
-    if sum(progress.window) >= window:
-        _close_window(progress)
-        if verbose:
-            last = {name: column[-1] for name, column in progress.curve.items()}
-            print(
-                f"{type(learner).__name__}: {progress.rows:,} rows, value {last['value']:.4f}, KLD {last['kld']:.2e}, "
-                f"prevalence {last['prevalence']:.4f}, estimated {last['estimate']:.4f}, {progress.seconds:.1f} s",
-                flush=True,
-            )
 
 
-def _close_window(progress: Progress) -> None:
+def _is(y: np.ndarray, label: Any) -> np.ndarray:
+    """Which labels are this one; labels of another type are not."""
+    return np.broadcast_to(np.asarray(y == label, dtype=bool), y.shape)
+
+
+def _close_window(progress: Progress, verbose: int) -> None:
     tp, fn, fp, tn = progress.window
     total, positives = tp + fn + fp + tn, tp + fn
     p = positives / total
@@ -269,16 +314,22 @@ def _close_window(progress: Progress) -> None:
         progress.curve[name].append(entries[name])
     progress.positives += positives
     progress.window = [0.0] * 4
+    if verbose:
+        print(
+            f"{type(progress.learner).__name__}: {progress.rows:,} rows, value {entries['value']:.4f}, "
+            f"KLD {entries['kld']:.2e}, prevalence {p:.4f}, estimated {entries['estimate']:.4f}, "
+            f"{progress.seconds:.1f} s",
+            flush=True,
+        )
 
 
-def _is_stale(values: list[float], patience: int | None) -> bool:
+def _is_over(progress: Progress, max_rows: int | None, patience: int | None) -> bool:
+    """Whether all rows that were wanted are learned, or the measure has not got better for too long."""
+    if max_rows is not None and progress.rows >= max_rows:
+        return True
+    values = np.array(progress.curve["value"])
     if patience is None or len(values) <= patience:
         return False
-    return max(values[-patience:]) <= max(values[:-patience])
-
-
-def _save(progress: Progress, checkpoint: str | Path) -> None:
-    try:
-        write(progress.learner, checkpoint, progress.extra())
-    except OSError as error:
-        raise CheckpointError(error, checkpoint, progress) from error
+    if not progress.learner._settings().measure.greater_is_better:
+        values = -values
+    return bool(values[-patience:].max() <= values[:-patience].max())

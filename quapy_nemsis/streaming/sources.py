@@ -16,12 +16,21 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 
+from quapy_nemsis._linear import check_integer
+
 Chunk = tuple[Any, np.ndarray]
+
+
+class SourceError(ValueError):
+    """A chunk that cannot be read or used, with the name of its source and the row."""
 
 
 @dataclass
 class Source:
     """Chunks (X, y) that can be iterated again and again.
+
+    X is made a CSR matrix or an array of floats, y an array; what cannot be is refused, and so are NaN, infinity and
+    missing labels, with their row.
 
     Parameters
     ----------
@@ -39,11 +48,13 @@ class Source:
         iterator = self.chunks()
         while True:
             try:
-                X, y = next(iterator)
+                X, y = _as_arrays(*next(iterator))
             except StopIteration:
                 return
+            except SourceError:  # of a source inside of this one
+                raise
             except Exception as error:  # readers raise all sorts for a broken file
-                raise ValueError(
+                raise SourceError(
                     f"{self.name}: cannot be read after row {row:,} ({type(error).__name__}: {error})"
                 ) from error
             self._check(X, y, row)
@@ -51,7 +62,11 @@ class Source:
             yield X, y
 
     def _check(self, X: Any, y: np.ndarray, row: int) -> None:
-        """Refuse NaN and inf, naming the row."""
+        """Refuse NaN and inf and missing labels, naming the row."""
+        missing = _missing(y)
+        if missing.any():
+            bad = row + int(np.argmax(missing)) + 1
+            raise SourceError(f"{self.name}: row {bad:,} has no label; leave it out")
         values = X.data if scipy.sparse.issparse(X) else X
         with np.errstate(over="ignore", invalid="ignore"):
             total = values.sum()  # a sum is cheap, and finite as a rule if all is
@@ -62,9 +77,34 @@ class Source:
             bad = int(np.searchsorted(X.indptr, place, side="right") - 1)
         else:
             bad = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
-        raise ValueError(
+        raise SourceError(
             f"{self.name}: row {row + bad + 1:,} holds NaN or infinity; fill it in or leave the row out"
         )
+
+
+def _as_arrays(X: Any, y: ArrayLike) -> Chunk:
+    """A chunk as learners take it."""
+    if scipy.sparse.issparse(X):
+        X = X.tocsr()
+    else:
+        X = np.asarray(X)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    y = np.asarray(y)
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(f"X has shape {X.shape} and y {y.shape}: give one label per row")
+    return X, y
+
+
+def _missing(y: np.ndarray) -> np.ndarray:
+    """Which labels are not there."""
+    if y.dtype.kind == "f":
+        return np.isnan(y)
+    if y.dtype.kind != "O":
+        return np.zeros(len(y), dtype=bool)
+    import pandas as pd
+
+    return pd.isna(y)
 
 
 def read_csv(
@@ -75,7 +115,7 @@ def read_csv(
     rows: int = 10_000,
     **options: Any,
 ) -> Source:
-    """Chunks of a CSV file: plain, or compressed as .gz, .bz2, .xz or .zst (which needs the package zstandard).
+    """Chunks of a CSV file: plain, or compressed as .gz, .bz2, .xz or .zst (which needs pyarrow).
 
     Parameters
     ----------
@@ -96,10 +136,14 @@ def read_csv(
     if unknown:
         raise TypeError(f"neither read_csv nor pandas.read_csv has an option {unknown[0]!r}")
 
+    check_integer("rows", rows)
+
     def chunks() -> Iterator[Chunk]:
         wanted = None if columns is None else [*columns, target]
-        with pd.read_csv(path, chunksize=rows, usecols=wanted, **options) as frames:
-            for frame in frames:
+        with ExitStack() as stack:
+            file = stack.enter_context(_unpacked(path)) if str(path).endswith(".zst") else path
+            frames = pd.read_csv(file, chunksize=rows, usecols=wanted, **options)
+            for frame in stack.enter_context(frames):
                 yield _from_frame(frame, target, columns)
 
     return Source(str(path), chunks)
@@ -121,14 +165,15 @@ def read_parquet(
     rows : int, default=65,536
         Most rows of a chunk.
     """
+    check_integer("rows", rows)
 
     def chunks() -> Iterator[Chunk]:
         import pyarrow.parquet as pq
 
-        wanted = None if columns is None else [*columns, target]
-        with pq.ParquetFile(path) as file:
-            names = columns or [name for name in file.schema_arrow.names if name != target]
-            for batch in file.iter_batches(batch_size=rows, columns=wanted):
+        # Buffered and not fetched ahead, so that memory does not grow with the size of the row groups.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
+            names = _feature_names(file.schema_arrow, target, columns)
+            for batch in file.iter_batches(batch_size=rows, columns=[*names, target]):
                 features = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
                 yield _interleaved(features), batch.column(target).to_numpy(zero_copy_only=False)
 
@@ -148,6 +193,8 @@ def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Sou
         Rows of a chunk.
     """
     from sklearn.datasets import load_svmlight_file
+
+    check_integer("rows", rows)
 
     def chunks() -> Iterator[Chunk]:
         import gzip
@@ -174,10 +221,16 @@ def read_npz(path: str | Path, *, rows: int = 10_000) -> Source:
     rows : int, default=10,000
         Rows of a chunk.
     """
+    check_integer("rows", rows)
 
     def chunks() -> Iterator[Chunk]:
         with zipfile.ZipFile(path) as file, ExitStack() as stack:
             names = {name.removesuffix(".npy") for name in file.namelist()}
+            if "format" in names:
+                with np.load(path) as arrays:
+                    kind = arrays["format"].item()
+                if kind not in (b"csr", "csr"):
+                    raise ValueError(f"the matrix is in the format {kind!r}: save it as CSR")
             parts = ("y", "X") if "X" in names else ("y", "data", "indices", "indptr", "shape")
             missing = [name for name in parts if name not in names]
             if missing:
@@ -255,7 +308,11 @@ def chunks_of(X: Any, y: ArrayLike, *, rows: int = 10_000) -> Source:
     rows : int, default=10,000
         Rows of a chunk.
     """
+    check_integer("rows", rows)
+    X = X.tocsr() if scipy.sparse.issparse(X) else np.asarray(X)
     y = np.asarray(y)
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(f"X has shape {X.shape} and y {y.shape}: give one label per row")
 
     def chunks() -> Iterator[Chunk]:
         for start in range(0, len(y), rows):
@@ -276,12 +333,7 @@ def from_iterable(
     name : str
         What it is called in messages.
     """
-
-    def chunks() -> Iterator[Chunk]:
-        for X, y in iterable() if callable(iterable) else iterable:
-            yield (X if scipy.sparse.issparse(X) else np.asarray(X, dtype=float)), np.asarray(y)
-
-    return Source(name, chunks)
+    return Source(name, lambda: iter(iterable() if callable(iterable) else iterable))
 
 
 def from_dicts(
@@ -300,6 +352,7 @@ def from_dicts(
     """
     from sklearn.feature_extraction import FeatureHasher
 
+    check_integer("rows", rows)
     hasher = FeatureHasher(n_features)
 
     def chunks() -> Iterator[Chunk]:
@@ -311,7 +364,7 @@ def from_dicts(
 
 
 def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
-    """The rows of a source in a random order, as far as a buffer allows: sources are often sorted by class.
+    """Rows of a source in a random order, as far as a buffer allows: sources are often sorted by class.
 
     Rows that arrive take the places of rows in the buffer that leave it, at random. A buffer that is as large as the
     source shuffles fully; a smaller one cannot mend an order that is sorted over more rows than it holds.
@@ -343,8 +396,9 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
     0.00
     0.19
     """
-    if buffer < 1:
-        raise ValueError(f"buffer must be at least 1 row; got {buffer!r}")
+    check_integer("buffer", buffer)
+    if not isinstance(source, Source):
+        raise TypeError(f"shuffled takes a source, such as from_iterable(…); got {source!r}")
 
     def chunks() -> Iterator[Chunk]:
         rng = np.random.default_rng(seed)
@@ -352,6 +406,7 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
         missing, held = buffer, None
         for X, y in source:
             if missing:
+                _check_width(X, filling)
                 filling.append((X[:missing], y[:missing]))
                 X, y, missing = X[missing:], y[missing:], max(missing - len(y), 0)
                 if not missing:
@@ -368,17 +423,21 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
             for start in range(0, len(y), size):
                 yield X[order[start : start + size]], y[order[start : start + size]]
 
-    return Source(source.name, chunks)
+    return Source(f"{source.name}, shuffled", chunks)
+
+
+def _check_width(X: Any, before: list[Chunk]) -> None:
+    if before and before[0][0].shape[1] != X.shape[1]:
+        raise ValueError(
+            f"a chunk has {X.shape[1]} features, those before it {before[0][0].shape[1]}"
+        )
 
 
 def _exchanged(held: Chunk, arriving: Chunk, rng: np.random.Generator) -> tuple[Chunk, Chunk]:
     """Rows of a full buffer that make room for those that arrive, and the buffer with these in it."""
     X, y = held
     n, k = len(y), len(arriving[1])
-    if X.shape[1] != arriving[0].shape[1]:
-        raise ValueError(
-            f"a chunk has {arriving[0].shape[1]} features, those before it {X.shape[1]}"
-        )
+    _check_width(arriving[0], [held])
     leaving = rng.choice(n, k, replace=False)
     out = X[leaving], y[leaving]
     if scipy.sparse.issparse(X):
@@ -412,9 +471,37 @@ def _interleaved(columns: list[np.ndarray]) -> np.ndarray:
     return X
 
 
+def _unpacked(path: str | Path) -> Any:
+    """A zst file, unpacked as it is read; unlike other readers, pyarrow's notices one that is cut short."""
+    import pyarrow as pa
+
+    return pa.input_stream(str(path), compression="zstd")
+
+
+def _feature_names(schema: Any, target: str, columns: list[str] | None) -> list[str]:
+    """Columns of a Parquet file that are features: numbers, and no index that pandas stored with them."""
+    import pyarrow.types as kinds
+
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    names = columns or [name for name in schema.names if name != target and name not in index]
+    for name in (*names, target):
+        if name not in schema.names:
+            raise KeyError(
+                f"there is no column {name!r}; the columns are {', '.join(schema.names)}"
+            )
+    numeric = (kinds.is_boolean, kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+    for name in names:
+        if not any(is_kind(schema.field(name).type) for is_kind in numeric):
+            raise TypeError(f"column {name!r} does not hold numbers; name others with columns=")
+    return names
+
+
 def _from_frame(frame: Any, target: str, columns: list[str] | None) -> Chunk:
     if target not in frame.columns:
-        raise KeyError(f"there is no column {target!r}; the columns are {', '.join(frame.columns)}")
+        names = ", ".join(map(str, frame.columns))
+        raise KeyError(f"there is no column {target!r}; the columns are {names}")
+    if not len(frame):
+        raise ValueError("there are no rows below the header")
     features = frame.drop(columns=target) if columns is None else frame[columns]
     text = [name for name, kind in features.dtypes.items() if kind.kind not in "biuf"]
     if text:
