@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,13 +24,15 @@ def merge(learners: list[Learner], base: Learner | None = None) -> Learner:
 
     Counts and sums of rewards add up exactly. Weights, and averaged weights, are means in proportion to the points that
     each learned from. The result goes on learning as if it had seen all points. SCAN's goes on in the phase of the
-    learner that is furthest, at the mean level of those in that phase, and with the points of all of them.
+    learner that is furthest, at the mean level of those in that phase, and with the points of all of them. Posteriors
+    are calibrated on the points that each learner keeps for that (a stream: the latest 4,096); of the base's, on those
+    that all of them still keep, once.
 
     Parameters
     ----------
     learners : list of NEMSISClassifier or of SCANClassifier
         Fitted, with the same parameters, classes and features. None of them may still be choosing its step size in a
-        stream: give `eta0`.
+        stream: give `eta0`, or learn on until one is chosen.
     base : the same, optional
         What all of them started from, if they did not start from nothing: its points count once.
 
@@ -51,10 +54,13 @@ def merge(learners: list[Learner], base: Learner | None = None) -> Learner:
     _check(learners, base)
     first = copy.deepcopy(learners[0])
     settings = first._chosen(first._settings())
-    start = base._state if base is not None else None
-    state = merge_states([learner._state for learner in learners], settings, start)
+    start = _runner(base._state) if base is not None else None
+    state = merge_states([_runner(learner._state) for learner in learners], settings, start)
+    if isinstance(first._state, Race):  # which knows what the step size was chosen out of
+        first._state.states[first._state.best] = state
+        state = first._state
     first._keep(state, [], settings, first.classes_)
-    first._calibration = _joined([learner._calibration for learner in learners])
+    first._calibration = _joined(learners, base)
     return first
 
 
@@ -114,17 +120,24 @@ def _join_phases(
         merged.weights, merged.intercept = merged.model(settings.average)
 
 
+def _runner(state: State | Race) -> State:
+    """The state itself, or of a race that is over its winner's."""
+    over = isinstance(state, Race) and len(state.alive) == 1
+    return state.states[state.best] if over else state
+
+
 def _check(learners: list[Learner], base: Learner | None) -> None:
+    if not isinstance(learners, Sequence):
+        raise TypeError(f"give a list of learners, merge([a, b]); got {type(learners).__name__}")
     if not learners:
         raise ValueError("there is nothing to merge: give at least one learner")
-    everyone = [*learners, *([base] if base is not None else [])]
     first = learners[0]
-    if not isinstance(first, Learner):
-        raise TypeError(f"NEMSIS and SCAN learners can be merged; got {type(first).__name__}")
-    for learner in everyone:
+    for learner in [*learners, *([base] if base is not None else [])]:
+        if not isinstance(learner, Learner):
+            raise TypeError(f"NEMSIS and SCAN learners can be merged; got {type(learner).__name__}")
         if not hasattr(learner, "_state"):
             raise ValueError("a learner to be merged is not fitted")
-        if isinstance(learner._state, Race):
+        if isinstance(_runner(learner._state), Race):
             raise ValueError(
                 "a learner is still choosing its step size: give eta0 to merge streams"
             )
@@ -139,12 +152,27 @@ def _check(learners: list[Learner], base: Learner | None) -> None:
             raise ValueError(
                 "learners differ in class, parameters, classes or features: only equal ones can be merged"
             )
+    seen = min(learner.t_ for learner in learners)
+    if base is not None and seen < base.t_:
+        raise ValueError(
+            f"a learner has seen {seen} points and the base {base.t_}: it did not start from it"
+        )
 
 
-def _joined(calibrations: list[Calibration]) -> Calibration:
+def _joined(learners: list[Learner], base: Learner | None) -> Calibration:
+    """Calibration on the points of all learners, after what all of them have kept of the base's."""
+    parts = [learner._calibration for learner in learners]
+    known = [0] * len(parts)
+    if base is not None:
+        # Points are kept in their order: a learner's own are the last ones.
+        own = [learner.t_ - base.t_ for learner in learners]
+        known = [max(len(part.scores) - n, 0) for part, n in zip(parts, own, strict=True)]
+    least = int(np.argmin(known))
+    pieces = [(parts[least], slice(known[least]))]
+    pieces += [(part, slice(n, None)) for part, n in zip(parts, known, strict=True)]
     return Calibration(
-        np.concatenate([part.scores for part in calibrations]),
-        np.concatenate([part.positive for part in calibrations]),
-        np.concatenate([part.weights for part in calibrations]),
-        calibrations[0].measure,
+        np.concatenate([part.scores[points] for part, points in pieces]),
+        np.concatenate([part.positive[points] for part, points in pieces]),
+        np.concatenate([part.weights[points] for part, points in pieces]),
+        parts[0].measure,
     )

@@ -144,6 +144,44 @@ def test_points_that_scan_judges_add_up():
     assert get_measure("cq").score(y, whole.predict(X)) > 0.7
 
 
+def test_points_to_calibrate_on_count_once():
+    X, y = make_points(n=9000)
+    learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf)
+    base = stream(learner, X[:1000], y[:1000])
+    parts = [merge([base]).partial_fit(X[a:b], y[a:b]) for a, b in ((1000, 1300), (1300, 2000))]
+    points = merge(parts, base)._calibration
+    expected = [base, *parts]
+    cuts = [slice(None), slice(1000, None), slice(1000, None)]
+    for name in ("scores", "positive", "weights"):
+        each = [
+            getattr(one._calibration, name)[cut] for one, cut in zip(expected, cuts, strict=True)
+        ]
+        np.testing.assert_array_equal(getattr(points, name), np.concatenate(each))
+    # One learner stays what it is, one without points of its own adds none, and those without a base have all.
+    for several in (parts[:1], [parts[0], base]):
+        found = merge(several, base)._calibration
+        np.testing.assert_array_equal(found.scores, parts[0]._calibration.scores)
+    assert len(merge(parts)._calibration.scores) == 1300 + 1700
+    # A learner that has taken more points than a stream keeps has let go of the base's.
+    parts[1].partial_fit(X[2000:], y[2000:])
+    assert len(merge(parts, base)._calibration.scores) == 300 + 4096
+
+
+def test_streams_that_have_chosen_a_step_size():
+    X, y = make_points(n=17_000, d=3)
+    base = NEMSISClassifier("q").partial_fit(X[:16_500], y[:16_500])
+    parts = [merge([base]).partial_fit(X[a : a + 250], y[a : a + 250]) for a in (16_500, 16_750)]
+    whole = merge(parts, base)
+    assert whole.t_ == 17_000
+    steps = [part._state.steps - base._state.steps for part in parts]
+    np.testing.assert_allclose(
+        whole.coef_, np.average([part.coef_ for part in parts], axis=0, weights=steps), rtol=1e-9
+    )
+    assert (whole.eta0_, whole.tuning_) == (base.eta0_, base.tuning_)
+    assert whole.partial_fit(X[:100], y[:100]).tuning_ == base.tuning_
+    assert parts[0].t_ == 16_750
+
+
 def test_what_cannot_be_merged():
     X, y = make_points(n=200)
     one = NEMSISClassifier("q", eta0=0.1, radius=1.0).partial_fit(X, y)
@@ -151,6 +189,13 @@ def test_what_cannot_be_merged():
         merge([])
     with pytest.raises(TypeError, match="got CANClassifier"):
         merge([CANClassifier()])
+    with pytest.raises(TypeError, match=r"give a list of learners, merge\(\[a, b\]\)"):
+        merge(one, one)
+    with pytest.raises(TypeError, match="got list"):
+        merge([one], [one])
+    ahead = merge([one]).partial_fit(X, y)
+    with pytest.raises(ValueError, match="seen 200 points and the base 400"):
+        merge([ahead, one], ahead)
     with pytest.raises(ValueError, match="not fitted"):
         merge([one, NEMSISClassifier("q", eta0=0.1, radius=1.0)])
     with pytest.raises(ValueError, match="still choosing its step size"):
