@@ -22,9 +22,11 @@ array([0.4, 0.6])
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from numbers import Number
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -40,11 +42,13 @@ from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.merging import Learner, merge_states
 from quapy_nemsis.online import HISTORY
 
-# How many rows, over all partitions, step size and radius are chosen on and posteriors are calibrated on.
-_SAMPLE = 120_000
+# How many rows, over all partitions, step size and radius are chosen on and posteriors are calibrated on, and how many
+# of each class are among them at least: two for each fifth that tuning holds out.
+_SAMPLE, _LEAST = 120_000, 10
 
 try:
     import dask
+    import dask.array
 except ImportError as error:
     raise ImportError(
         "quapy_nemsis.distributed needs Dask: pip install 'quapy-nemsis[dask]'"
@@ -59,7 +63,8 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
     learner : NEMSISClassifier or SCANClassifier
         Its parameters are used; it is not changed.
     X : dask array, dask DataFrame, or sequence of delayed pairs (X, y)
-        Rows, in partitions; they are kept in the memory of the workers (or of this process, without a cluster).
+        Rows, in partitions; they are kept in the memory of the workers (or of this process, without a cluster). Empty
+        partitions, such as filters leave, change nothing.
     y : dask array or Series, optional
         Labels, partitioned as X; None if X is a sequence of pairs.
     verbose : int, default=0
@@ -75,25 +80,19 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
     learner = clone(learner)
     settings = learner._settings()
     checked = (dask.delayed(_check_block)(pair, i) for i, pair in enumerate(_pairs(X, y)))
-    blocks = dask.persist(*checked)
+    blocks = dict(enumerate(dask.persist(*checked)))
+    facts = dask.compute({i: dask.delayed(_facts)(block) for i, block in blocks.items()})[0]
+    facts = {i: fact for i, fact in facts.items() if fact.rows}
+    blocks = {i: blocks[i] for i in facts}
+    _agree(facts)
+    names = next(iter(facts.values())).common["columns"]
     if len(blocks) == 1:
-        return dask.compute(dask.delayed(_fit_alone)(learner, blocks[0]))[0]
-    facts = dask.compute(*(dask.delayed(_facts)(block) for block in blocks))
-    classes = learner._two_classes(np.unique(np.concatenate([fact[0] for fact in facts])))
-    widths = {fact[2] for fact in facts}
-    if len(widths) > 1:
-        raise ValueError(f"partitions have different numbers of features: {sorted(widths)}")
-    learner.n_features_in_ = widths.pop()
-    seed = int(check_random_state(learner.random_state).randint(2**31 - 1))
-    total = sum(fact[1] for fact in facts)
-    sampled = _gather(blocks, [fact[1] for fact in facts], total, classes, seed)
-    rng = np.random.default_rng(seed)
-    settings = learner._tune(*sampled, settings, rng)
-    state = learner._state_type.start(learner.n_features_in_, settings)
-    state = _rounds(learner, blocks, state, settings, classes, seed, verbose)
-    learner.history_ = {column: [] for column in HISTORY}
-    learner._keep(state, [], settings, classes)
-    learner._calibrate(*sampled, settings, rng)
+        alone = [dask.delayed(_fit_alone)(learner, block) for block in blocks.values()]
+        (learner,) = dask.compute(*alone)
+    else:
+        _fit_together(learner, settings, blocks, list(facts.values()), verbose)
+    if names is not None:
+        learner.feature_names_in_ = np.array(names, dtype=object)
     return learner
 
 
@@ -114,13 +113,12 @@ def predict(learner: Learner, X: Any) -> Any:
     """
     check_is_fitted(learner)
     if _is_array(X):
-        return X.rechunk({1: -1}).map_blocks(
-            learner.predict, drop_axis=1, dtype=learner.classes_.dtype
-        )
+        meta = learner.classes_[:0]
+        return X.rechunk({1: -1}).map_blocks(_labels, learner, drop_axis=1, meta=meta)
     if _is_frame(X):
         meta = (None, learner.classes_.dtype)
-        return X.map_partitions(_predict_frame, learner, meta=meta)
-    return [dask.delayed(learner.predict)(part) for part in X]
+        return X.map_partitions(_labels_of_frame, learner, meta=meta)
+    return [dask.delayed(_labels)(part, learner) for part in _parts(X, "predict")]
 
 
 def prevalence(learner: Learner, X: Any) -> np.ndarray:
@@ -139,7 +137,7 @@ def prevalence(learner: Learner, X: Any) -> np.ndarray:
         Estimated prevalence of `classes_[0]` and `classes_[1]`.
     """
     check_is_fitted(learner)
-    parts = [dask.delayed(_count)(learner, part) for part in _parts(X)]
+    parts = [dask.delayed(_count)(part, learner) for part in _parts(X, "predict")]
     counts = np.sum(dask.compute(*parts), axis=0)
     if counts.sum() == 0:
         raise ValueError("there are no rows to count")
@@ -187,27 +185,41 @@ def quapy_on_dask() -> Iterator[None]:
 
 
 def _is_array(X: Any) -> bool:
-    return hasattr(X, "map_blocks") and hasattr(X, "to_delayed")
+    return isinstance(X, dask.array.Array) and X.ndim == 2
 
 
 def _is_frame(X: Any) -> bool:
-    return hasattr(X, "map_partitions") and hasattr(X, "columns")
+    # Asked of the type: a delayed object has every attribute.
+    return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2
 
 
-def _parts(X: Any) -> list:
+def _parts(X: Any, method: str) -> list:
     """Delayed partitions of rows."""
     if _is_array(X):
         return list(X.rechunk({1: -1}).to_delayed().ravel())
-    return list(X.to_delayed()) if _is_frame(X) else list(X)
+    if _is_frame(X):
+        return list(X.to_delayed())
+    if isinstance(X, Sequence) and not isinstance(X, str):
+        return list(X)
+    raise TypeError(
+        "X must be a dask array of two dimensions, a dask DataFrame or a sequence of delayed parts; got "
+        f"{type(X)}. For data in memory there is learner.{method}"
+    )
 
 
 def _pairs(X: Any, y: Any) -> list:
     """Delayed pairs (X, y)."""
     if y is None:
-        if not isinstance(X, Sequence) or not len(X):
-            raise TypeError("without y, X must be a sequence of delayed pairs (X, y)")
+        if not isinstance(X, Sequence) or isinstance(X, str) or not len(X):
+            raise TypeError(
+                f"without y, X must be a sequence of delayed pairs (X, y); got {type(X)}"
+            )
         return list(X)
-    rows = _parts(X)
+    rows = _parts(X, "fit")
+    if not isinstance(y, dask.array.Array) and not hasattr(type(y), "map_partitions"):
+        raise TypeError(
+            f"y must be a dask array or Series; got {type(y)}. For data in memory there is learner.fit"
+        )
     labels = list(np.ravel(np.array(y.to_delayed(), dtype=object)))
     if len(rows) != len(labels):
         raise ValueError(
@@ -216,24 +228,83 @@ def _pairs(X: Any, y: Any) -> list:
     return [dask.delayed(tuple)([a, b]) for a, b in zip(rows, labels, strict=True)]
 
 
+def _agree(facts: dict[int, _Facts]) -> None:
+    """Refuse partitions that do not go together."""
+    if not facts:
+        raise ValueError("all partitions are empty: there are no rows to learn from")
+    first, fact = next(iter(facts.items()))
+    for number, other in facts.items():
+        for what, here in fact.common.items():
+            if here != other.common[what]:
+                raise ValueError(
+                    f"partitions {first} and {number} have different {what}: "
+                    f"{reprlib.repr(here)} and {reprlib.repr(other.common[what])}"
+                )
+
+
+def _fit_together(
+    learner: Learner, settings: Settings, blocks: dict, facts: list[_Facts], verbose: int
+) -> None:
+    """Train a learner on several blocks."""
+    labels, counts = (np.concatenate(column) for column in list(zip(*facts, strict=True))[:2])
+    classes = learner._two_classes(np.unique(labels))
+    totals = np.array([counts[labels == label].sum() for label in classes])
+    learner.n_features_in_ = facts[0].common["numbers of features"]
+    seed = int(check_random_state(learner.random_state).randint(2**31 - 1))
+    sizes = [fact.rows for fact in facts]
+    X, positive, added = _gather(list(blocks.values()), sizes, classes, totals, seed)
+    rng = np.random.default_rng(seed)
+    settings = learner._tune(X, positive, settings, rng)
+    state = learner._state_type.start(learner.n_features_in_, settings)
+    state = _rounds(learner, blocks, state, settings, classes, seed, verbose)
+    learner.history_ = {column: [] for column in HISTORY}
+    learner._keep(state, [], settings, classes)
+    learner._calibrate(X, positive, settings, rng)
+    if added:
+        # The sample has more of the rare class than is its share, and posteriors should not.
+        points = learner._calibration
+        factors = totals / totals.sum() / [np.mean(~positive), np.mean(positive)]
+        points.weights = points.weights * factors[points.positive.astype(int)]
+
+
 def _gather(
-    blocks: tuple, sizes: list[int], total: int, classes: np.ndarray, seed: int
-) -> tuple[Any, np.ndarray]:
-    """Rows at random out of all partitions, in proportion to their sizes, and whether they are positive."""
+    blocks: list, sizes: list[int], classes: np.ndarray, totals: np.ndarray, seed: int
+) -> tuple[Any, np.ndarray, bool]:
+    """Rows at random out of all partitions, in proportion to their sizes, and whether they are positive.
+
+    If there is next to none of a class among them, some of its rows are added; the third value says so.
+    """
+    total = sum(sizes)
     wanted = [-(-min(_SAMPLE, total) * size // total) for size in sizes]
-    tasks = [
-        dask.delayed(_sample)(block, number, (seed, 0, i))
-        for i, (block, number) in enumerate(zip(blocks, wanted, strict=True))
-    ]
-    rows, labels = zip(*dask.compute(*tasks), strict=True)
-    stack = scipy.sparse.vstack if scipy.sparse.issparse(rows[0]) else np.vstack
-    X = stack(rows)
-    return (X.tocsr() if scipy.sparse.issparse(X) else X), np.concatenate(labels) == classes[1]
+
+    def sample(parts: list[slice], *label: Any) -> tuple[Any, np.ndarray]:
+        tasks = [
+            dask.delayed(_sample)(block, part, (seed, 0, i), *label)
+            for i, (block, part) in enumerate(zip(blocks, parts, strict=True))
+        ]
+        rows, labels = zip(*dask.compute(*tasks), strict=True)
+        return _stacked(rows), np.concatenate(labels)
+
+    X, y = sample([slice(number) for number in wanted])
+    taken = len(y)
+    for label, available in zip(classes, totals, strict=True):
+        missing = min(_LEAST, int(available)) - int((y == label).sum())
+        if missing > 0:
+            more, labels = sample([slice(number, None) for number in wanted], label, missing)
+            chosen = np.random.default_rng((seed, 0)).permutation(len(labels))[:missing]
+            X, y = _stacked([X, more[chosen]]), np.concatenate([y, labels[chosen]])
+    return X, y == classes[1], len(y) > taken
+
+
+def _stacked(matrices: Sequence) -> Any:
+    if scipy.sparse.issparse(matrices[0]):
+        return scipy.sparse.vstack(matrices, format="csr")
+    return np.vstack(matrices)
 
 
 def _rounds(
     learner: Learner,
-    blocks: tuple,
+    blocks: dict,
     state: State,
     settings: Settings,
     classes: np.ndarray,
@@ -246,10 +317,10 @@ def _rounds(
             dask.delayed(_local_pass)(
                 base, block, classes[1], settings, learner.shuffle, (seed, i + 1, number)
             )
-            for number, block in enumerate(blocks)
+            for number, block in enumerate(blocks.values())
         ]
         states = dask.compute(*tasks)
-        failed = [number for number, found in enumerate(states) if found is None]
+        failed = [number for number, found in zip(blocks, states, strict=True) if found is None]
         if failed:
             raise ValueError(
                 f"the weights became infinite or NaN in partition {failed[0]}: scale the features "
@@ -269,46 +340,100 @@ def _rounds(
 # --------------------------------------------------------------- on the workers
 
 
-def _check_block(pair: tuple, number: int) -> tuple[Any, np.ndarray]:
+class _Block(NamedTuple):
+    """Checked rows of a partition, their labels, and the names of the columns if all are strings."""
+
+    X: Any
+    y: np.ndarray
+    names: tuple | None
+
+
+def _check_block(pair: tuple, number: int) -> _Block:
     try:
         X, y = pair
-        return check_X_y(X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        names = tuple(getattr(X, "columns", ()))
+        X, y = check_X_y(
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_min_samples=0,
+        )
     except ValueError as error:
         raise ValueError(f"partition {number}: {error}") from error
+    if scipy.sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    named = names and all(isinstance(name, str) for name in names)
+    return _Block(X, y, names if named else None)
 
 
-def _facts(block: tuple) -> tuple[np.ndarray, int, int]:
-    X, y = block
-    return np.unique(y), X.shape[0], X.shape[1]
+class _Facts(NamedTuple):
+    """What the client has to know of a partition."""
+
+    labels: np.ndarray
+    counts: np.ndarray
+    #: What partitions must have in common.
+    common: dict[str, Any]
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
 
 
-def _fit_alone(learner: Learner, block: tuple) -> Learner:
-    return learner.fit(*block)
+def _facts(block: _Block) -> _Facts:
+    labels, counts = np.unique(block.y, return_counts=True)
+    kinds = {"number" if isinstance(c, Number) else type(c).__name__ for c in labels.tolist()}
+    common = {
+        "numbers of features": block.X.shape[1],
+        "kinds of matrices": "sparse" if scipy.sparse.issparse(block.X) else "dense",
+        "types of labels": " and ".join(sorted(kinds)),
+        "columns": block.names,
+    }
+    return _Facts(labels, counts, common)
 
 
-def _sample(block: tuple, number: int, seed: tuple) -> tuple[Any, np.ndarray]:
-    X, y = block
-    rows = np.random.default_rng(seed).permutation(len(y))[:number]
-    return X[rows], y[rows]
+def _fit_alone(learner: Learner, block: _Block) -> Learner:
+    return learner.fit(block.X, block.y)
+
+
+def _sample(
+    block: _Block, part: slice, seed: tuple, label: Any = None, most: int | None = None
+) -> tuple[Any, np.ndarray]:
+    """A part of the rows in random order, or of those the first of a label."""
+    rows = np.random.default_rng(seed).permutation(len(block.y))[part]
+    if label is not None:
+        rows = rows[block.y[rows] == label][:most]
+    return block.X[rows], block.y[rows]
 
 
 def _local_pass(
-    base: State, block: tuple, label: Any, settings: Settings, shuffle: bool, seed: tuple
+    base: State, block: _Block, label: Any, settings: Settings, shuffle: bool, seed: tuple
 ) -> State | None:
-    X, y = block
+    y = block.y
     order = np.random.default_rng(seed).permutation(len(y)) if shuffle else np.arange(len(y))
     state = base.copy()
-    return state if state.walk(as_rows(X), y == label, order, settings) else None
+    return state if state.walk(as_rows(block.X), y == label, order, settings) else None
 
 
-def _predict_frame(frame: Any, learner: Learner) -> Any:
+def _labels(part: Any, learner: Learner) -> np.ndarray:
+    """Predicted labels of a partition, which may be empty."""
+    part = part if hasattr(part, "shape") else np.asarray(part)
+    if not part.shape[0]:
+        return learner.classes_[:0]
+    # Of a frame, names are checked if there are any to check; if not, scikit-learn would warn of them.
+    if hasattr(part, "to_numpy") and not hasattr(learner, "feature_names_in_"):
+        part = part.to_numpy()
+    return learner.predict(part)
+
+
+def _labels_of_frame(frame: Any, learner: Learner) -> Any:
     import pandas as pd
 
-    return pd.Series(learner.predict(frame.to_numpy()), index=frame.index)
+    return pd.Series(_labels(frame, learner), index=frame.index)
 
 
-def _count(learner: Learner, part: Any) -> np.ndarray:
-    if not part.shape[0]:
-        return np.zeros(2)
-    labels = learner.predict(part.to_numpy() if hasattr(part, "to_numpy") else part)
+def _count(part: Any, learner: Learner) -> np.ndarray:
+    labels = _labels(part, learner)
     return np.array([(labels == label).sum() for label in learner.classes_], dtype=float)

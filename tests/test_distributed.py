@@ -1,14 +1,17 @@
 """Training on Dask: without a cluster, on a real one, and with a worker killed."""
 
+import itertools
 import json
 import os
 import signal
 import time
+import warnings
 
 import numpy as np
 import pytest
 import quapy as qp
 import scipy.sparse
+from sklearn.base import clone
 
 from experiments.__main__ import main
 from quapy_nemsis import NEMSIS, CANClassifier, NEMSISClassifier, SCANClassifier, get_measure
@@ -91,6 +94,134 @@ def test_every_kind_of_collection():
         found = ours.predict(expected, collection)
         found = dask.compute(*found) if isinstance(found, list) else [found.compute()]
         np.testing.assert_array_equal(np.concatenate(found), expected.predict(X))
+
+
+GIVEN = NEMSISClassifier("q", eta0=0.3, radius=np.inf, random_state=0)
+
+
+def test_empty_partitions_change_nothing():
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    X, y = make_points(n=900)
+    kept = (np.arange(900) < 200) | (np.arange(900) >= 700)  # the middle one of three has no rows
+    expected = ours.fit(GIVEN, [(X[:200], y[:200]), (X[700:], y[700:])])
+    mask = da.from_array(kept, chunks=300)
+    filtered = [part[mask] for part in arrays(X, y, 300)]
+    np.testing.assert_array_equal(ours.fit(GIVEN, *filtered).coef_, expected.coef_)
+    frame = dd.from_pandas(pd.DataFrame(X), npartitions=3, sort=False)
+    frame = frame[dd.from_pandas(pd.Series(kept), npartitions=3, sort=False)]
+    parts = [dask.delayed(X[a:b]) for a, b in ((0, 200), (200, 200), (700, 900))]
+    for collection in (filtered[0], frame, parts):
+        found = ours.predict(expected, collection)
+        found = dask.compute(*found) if isinstance(found, list) else [found.compute()]
+        np.testing.assert_array_equal(np.concatenate(found), expected.predict(X[kept]))
+        assert ours.prevalence(expected, collection)[1] == expected.predict(X[kept]).mean()
+    # One that is not empty is one partition.
+    alone = ours.fit(GIVEN, [(X[:0], y[:0]), (X, y)])
+    np.testing.assert_array_equal(alone.coef_, clone(GIVEN).fit(X, y).coef_)
+    with pytest.raises(ValueError, match="all partitions are empty"):
+        ours.fit(GIVEN, [(X[:0], y[:0])] * 2)
+
+
+def test_sparse_blocks_that_are_not_canonical():
+    X, y = make_points(n=400)
+    X[np.abs(X) < 0.5] = 0.0
+    neat = scipy.sparse.csr_matrix(X)
+    # Each entry as two halves, and rows from the last to the first, which turns their columns around.
+    indptr = 2 * (neat.nnz - neat.indptr[::-1])
+    turned = (np.repeat(neat.data / 2, 2)[::-1], np.repeat(neat.indices, 2)[::-1], indptr)
+    halves = scipy.sparse.csr_matrix(turned, shape=X.shape)
+    neat, y = neat[::-1], y[::-1]
+    for cuts in ((0, 400), (0, 150, 400)):
+        edges = list(itertools.pairwise(cuts))
+        expected = ours.fit(GIVEN, [(neat[a:b], y[a:b]) for a, b in edges])
+        blocks = [(halves[a:b], y[a:b]) for a, b in edges]
+        np.testing.assert_array_equal(ours.fit(GIVEN, blocks).coef_, expected.coef_)
+        assert not blocks[0][0].has_canonical_format  # what is given stays as it was
+
+
+def test_partitions_that_do_not_go_together():
+    pd = pytest.importorskip("pandas")
+    X, y = make_points(n=300)
+    frame, y = pd.DataFrame(X, columns=list("abcdef")), y.astype(int)
+    with pytest.raises(ValueError, match="partitions 0 and 2 have different types of labels"):
+        ours.fit(GIVEN, [(X, y), (X, y.astype(float)), (X, y.astype(str))])
+    with pytest.raises(ValueError, match="0 and 1 have different kinds of matrices: 'dense' and"):
+        ours.fit(GIVEN, [(X, y), (scipy.sparse.csr_matrix(X), y)])
+    with pytest.raises(ValueError, match="0 and 1 have different columns"):
+        ours.fit(GIVEN, [(frame, y), (frame[list("badcfe")], y)])
+    mixed = ours.fit(GIVEN, [(X, y), (X, y > 0), (X, y.astype(float))])  # all of them numbers
+    np.testing.assert_array_equal(mixed.coef_, ours.fit(GIVEN, [(X, y)] * 3).coef_)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_names_of_columns(partitions):
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    X, y = make_points(n=300)
+    frame, labels = pd.DataFrame(X, columns=list("abcdef")), pd.Series(y)
+    rows = dd.from_pandas(frame, npartitions=partitions, sort=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ours.fit(GIVEN, rows, dd.from_pandas(labels, npartitions=partitions, sort=False))
+        expected = clone(GIVEN).fit(frame, labels)
+        if partitions == 1:
+            np.testing.assert_array_equal(found.coef_, expected.coef_)
+        np.testing.assert_array_equal(found.feature_names_in_, expected.feature_names_in_)
+        assert found.feature_names_in_.dtype == object
+        np.testing.assert_array_equal(ours.predict(found, rows).compute(), found.predict(frame))
+        ours.prevalence(found, rows)
+        ours.prevalence(clone(GIVEN).fit(X, y), rows)  # which has no names to compare
+    permuted = rows[list("badcfe")]
+    with pytest.raises(ValueError, match="feature names should match"):
+        ours.predict(found, permuted).compute()
+    with pytest.raises(ValueError, match="feature names should match"):
+        ours.prevalence(found, permuted)
+
+
+def test_what_is_not_a_collection_of_dask():
+    pd = pytest.importorskip("pandas")
+    X, y = make_points(n=100)
+    rows, labels = arrays(X, y, 50)
+    fitted = clone(GIVEN).fit(X, y)
+    for wrong in (X, pd.DataFrame(X), rows[:, 0], dask.delayed(X), "rows"):
+        for ask in (ours.predict, ours.prevalence):
+            with pytest.raises(TypeError, match=r"X must be a dask array.*learner\.predict"):
+                ask(fitted, wrong)
+        with pytest.raises(TypeError, match=r"X must be a dask array.*learner\.fit"):
+            ours.fit(GIVEN, wrong, labels)
+        with pytest.raises(TypeError, match="without y, X must be a sequence of delayed pairs"):
+            ours.fit(GIVEN, wrong)
+    for wrong in (y, pd.Series(y), "y", [y[:50], y[50:]]):
+        with pytest.raises(TypeError, match=r"y must be a dask array or Series.*learner\.fit"):
+            ours.fit(GIVEN, rows, wrong)
+
+
+def test_pairs_that_are_on_the_workers_or_here():
+    X, y = make_points(n=200)
+    pairs = [(X[:80], y[:80]), (X[80:], y[80:])]
+    expected = ours.fit(GIVEN, [dask.delayed(pair) for pair in pairs])
+    np.testing.assert_array_equal(ours.fit(GIVEN, pairs).coef_, expected.coef_)
+    options = {"processes": False, "n_workers": 1, "dashboard_address": None}
+    with distributed.Client(**options) as client, dask.config.set(scheduler=client):
+        found = ours.fit(GIVEN, client.scatter(pairs))
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+def test_a_rare_class_is_in_the_sample(monkeypatch):
+    monkeypatch.setattr(ours, "_SAMPLE", 100)
+    X, y = make_points(n=3000, share=0.004)
+    assert 5 < y.sum() < 30
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ours.fit(NEMSISClassifier("q", random_state=0), *arrays(X, y, 1000))
+        again = ours.fit(NEMSISClassifier("q", random_state=0), *arrays(X, y, 1000))
+    np.testing.assert_array_equal(found.coef_, again.coef_)
+    points = found._calibration
+    assert points.positive.sum() == min(10, y.sum())
+    # The sample has more of the class than the data, its posteriors have not.
+    share = points.weights[points.positive].sum() / points.weights.sum()
+    assert share == pytest.approx(y.mean())
 
 
 def test_what_is_refused():
