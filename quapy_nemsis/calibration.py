@@ -21,7 +21,10 @@ _SIGMOID_POINTS = 1000.0
 def sample_of_classes(
     positive: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to calibrate on, all or 50,000 at random of each class, and how many rows each stands for."""
+    """Rows to calibrate on, all or 50,000 at random of each class, and how many rows each stands for.
+
+    In random order: a stream that goes on from them keeps the last ones.
+    """
     rows, weights = [], []
     for members in (np.flatnonzero(positive), np.flatnonzero(~positive)):
         taken = members
@@ -29,7 +32,8 @@ def sample_of_classes(
             taken = rng.choice(members, _MOST_OF_A_CLASS, replace=False)
         rows.append(taken)
         weights.append(np.full(len(taken), len(members) / max(len(taken), 1)))
-    return np.concatenate(rows), np.concatenate(weights)
+    order = rng.permutation(sum(map(len, rows)))
+    return np.concatenate(rows)[order], np.concatenate(weights)[order]
 
 
 def sigmoid(
@@ -146,7 +150,8 @@ class Calibration:
         return Calibration(
             np.concatenate([self.scores[last], scores[last]])[last],
             np.concatenate([self.positive[last], positive[last]])[last],
-            measure=measure,
+            np.concatenate([self.weights[last], np.ones(len(scores))[last]])[last],
+            measure,
         )
 
     def _offset(self) -> float | None:

@@ -331,3 +331,14 @@ def test_posterior_of_string_labels():
     learner = NEMSISClassifier("q", random_state=0).fit(X, names)
     assert list(learner.classes_) == ["ham", "spam"]
     assert learner.predict_proba(X)[y, 1].mean() > learner.predict_proba(X)[~y, 1].mean() + 0.3
+
+
+@pytest.mark.parametrize("n", [20_000, 150_000])  # all rows are looked at, and 50,000 of a class
+def test_posteriors_outlive_the_change_from_fit_to_a_stream(n):
+    X, y = make_points(n=n, d=3, share=0.2, noise=0.7)
+    learner = NEMSISClassifier("ba", eta0=0.1, radius=1.0, n_passes=1, random_state=0).fit(X, y)
+    before = learner.predict_proba(X)[:, 1]
+    after = learner.partial_fit(X[:50], y[:50]).predict_proba(X)[:, 1]
+    assert before.mean() == pytest.approx(y.mean(), abs=0.01)
+    assert after.mean() == pytest.approx(y.mean(), abs=0.02)
+    assert np.abs(after - before).mean() < 0.02
