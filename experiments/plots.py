@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -18,8 +19,10 @@ from matplotlib.transforms import Bbox, ScaledTranslation, blended_transform_fac
 from experiments.cells import Cell
 from experiments.stats import (
     NAMES,
+    SMOOTHED,
     Ranking,
     Table,
+    average_ranks,
     base_name,
     cliques,
     distinct,
@@ -37,6 +40,9 @@ LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 GAP = 14
 #: Panels side by side.
 COLUMNS = 3
+#: Curves that can be told apart in a panel; of more methods, so many of the best are in colour.
+MOST, IN_COLOUR = 10, 8
+OTHERS = "others"
 
 # Importing QuaPy changes matplotlib's settings for everyone.
 plain = matplotlib.style.context("default")
@@ -80,7 +86,7 @@ def legend_below(figure: Figure, axes: list[Axes]) -> None:
     # Otherwise the panels would lose what the legend takes.
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)
     figure.legend(
-        handles=[*lines.values()],
+        handles=sorted(lines.values(), key=lambda line: line.get_label() == OTHERS),
         loc="outside lower center",
         ncols=math.ceil(len(lines) / rows),
         fontsize=9,
@@ -108,36 +114,65 @@ def drift_curves(cells: list[Cell], metric: str, sample_size: int) -> Figure:
     """Mean error against the drift from training to test prevalence, one panel per data set."""
     data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
     curves: dict[str, dict[str, tuple[np.ndarray, ...]]] = {name: {} for name in data}
-    for name in data:
-        for method in methods:
+    means = np.full((len(methods), len(data)), np.nan)
+    for j, name in enumerate(data):
+        for i, method in enumerate(methods):
             if found := select(cells, name, method):
                 drift = np.concatenate([np.abs(c.true - c.train_prevalence) for c in found])
                 error = np.concatenate([errors(c, metric, sample_size) for c in found])
                 curves[name][method] = binned(drift, error, np.linspace(0.0, 1.0, 11))
+                means[i, j] = error.mean()
     # Apart from the errors: they may import QuaPy, which would change the settings half way.
-    return draw_curves(curves, methods, NAMES[base_name(metric)])
+    return draw_curves(curves, drift_looks(methods, means), base_name(metric))
+
+
+def drift_looks(methods: list[str], means: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Look of each method's curve: of many methods, all but those of best mean rank are grey."""
+    looks = {method: {"label": literal(method), **look(k)} for k, method in enumerate(methods)}
+    if len(methods) > MOST:
+        for k in np.argsort(average_ranks(means), kind="stable")[IN_COLOUR:]:
+            looks[methods[k]] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
+    return looks
+
+
+def top_of(
+    lines: dict[str, tuple[np.ndarray, ...]], looks: dict[str, dict[str, Any]]
+) -> float | None:
+    """End of an axis on which curves in colour have room and grey ones may leave; None for all."""
+    ends = {method: mean.max() for method, (_, mean, _) in lines.items()}
+    coloured = [end for method, end in ends.items() if looks[method]["label"] != OTHERS]
+    return 1.5 * max(coloured) if 0 < len(coloured) < len(ends) and max(coloured) > 0 else None
 
 
 @plain
 def draw_curves(
-    curves: dict[str, dict[str, tuple[np.ndarray, ...]]], methods: list[str], name: str
+    curves: dict[str, dict[str, tuple[np.ndarray, ...]]],
+    looks: dict[str, dict[str, Any]],
+    metric: str,
 ) -> Figure:
-    """Draw the drift curves of each data set and method."""
+    """Draw the drift curves of each data set and method.
+
+    Errors that divide by prevalences have a logarithmic axis: they are greater by orders of
+    magnitude where a class is rare.
+    """
     axes = panels(len(curves), 4.2, 3.6, COLUMNS)
     for ax, (data, lines) in zip(axes, curves.items(), strict=True):
         for method, (x, mean, _) in lines.items():
-            style = look(methods.index(method))
-            ax.plot(x, mean, markersize=5, label=literal(method), **style)
+            ax.plot(x, mean, markersize=5, **looks[method])
         ax.set_title(literal(data), fontsize=11)
         ax.set_xlim(left=0.0)
-        ax.set_ylim(bottom=0.0)
+        if metric in SMOOTHED and any((mean > 0.0).any() for _, mean, _ in lines.values()):
+            ax.set_yscale("log")
+            log_ticks(ax.yaxis)
+        else:
+            ax.set_ylim(bottom=0.0, top=top_of(lines, looks))
         ax.grid(alpha=0.3)
     figure = axes[0].figure
     # Not as a label of the figure, where the legend would cover it.
     for ax in axes[-COLUMNS:]:
         ax.set_xlabel("drift |p′ − p| from training to test")
     for ax in axes[::COLUMNS]:
-        ax.set_ylabel(name)
+        ax.set_ylabel(NAMES[metric])
     legend_below(figure, axes)
     return figure
 
@@ -149,7 +184,7 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
     The line is the mean of the estimates, the band one standard deviation to each side.
     """
     methods = distinct(c.method for c in cells)
-    axes = panels(len(methods), 2.5, 2.5, 4, sharex=True, sharey=True)
+    axes = panels(len(methods), 2.1, 2.1, 4, sharex=True, sharey=True)
     for index, (ax, method) in enumerate(zip(axes, methods, strict=True)):
         ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=1.0)
         if found := select(cells, data, method):
@@ -232,16 +267,13 @@ def free_shift(box: Bbox, taken: list[Bbox], frame: Bbox, pixel: float) -> float
     return 0
 
 
-def log_seconds(ax: Axes, seconds: np.ndarray) -> None:
-    """A logarithmic axis with plain numbers, and enough of them in a short range too."""
-    ax.set_xscale("log")
-    if len(seconds):
-        ax.set_xlim(seconds.min() / 1.7, seconds.max() * 1.7)
-    low, high = ax.get_xlim()
+def log_ticks(axis: Axis) -> None:
+    """Plain numbers on a logarithmic axis, and enough of them in a short range too."""
+    low, high = axis.get_view_interval()
     steps = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 1e4 * low else (1,)
-    ax.xaxis.set_major_locator(LogLocator(subs=[float(step) for step in steps]))
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_major_locator(LogLocator(subs=[float(step) for step in steps]))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 @plain
@@ -259,7 +291,10 @@ def time_quality(cells: list[Cell], table: Table) -> Figure:
         style = look(k)
         ax.plot(seconds[k], table.averages[k], style["marker"], color=style["color"], markersize=8)
     ax.margins(y=0.15)
-    log_seconds(ax, seconds[shown])
+    ax.set_xscale("log")
+    if len(shown):
+        ax.set_xlim(seconds[shown].min() / 1.7, seconds[shown].max() * 1.7)
+    log_ticks(ax.xaxis)
     ax.set_xlabel("mean seconds of training")
     ax.set_ylabel(f"mean {NAMES[table.metric]}")
     ax.grid(alpha=0.3)
@@ -273,41 +308,48 @@ def time_quality(cells: list[Cell], table: Table) -> Figure:
     return figure
 
 
+def none_differ(ranking: Ranking) -> bool:
+    """Whether the critical difference is no less than that of the best and the worst method."""
+    return ranking.critical_difference >= np.ptp(ranking.ranks)
+
+
 @plain
 def rank_diagram(ranking: Ranking | None) -> Figure | None:
     """Mean ranks with their critical difference; bars join methods that do not differ.
 
-    None where it would tell nothing: fewer than two data sets or three methods.
+    Without bars where none differ. None where it would tell nothing: fewer than two data sets or
+    three methods.
     """
     if ranking is None or len(ranking.methods) < 3:
         return None
-    n, groups = len(ranking.methods), cliques(ranking.ranks, ranking.critical_difference)
+    n, difference = len(ranking.methods), ranking.critical_difference
+    groups = [] if none_differ(ranking) else cliques(ranking.ranks, difference)
     half = math.ceil(n / 2)
     top = 0.5 + 0.4 * len(groups)
     figure = Figure(figsize=(9.0, 1.4 + 0.3 * (top + half)), layout="constrained")
     ax = figure.subplots()
-    end = max(n, 1.0 + ranking.critical_difference)
-    ax.set(xlim=(1.0, end), ylim=(top + half, 0.0))
+    ax.set(xlim=(1.0, n), ylim=(top + half, 0.0))
     ax.spines[["left", "right", "bottom"]].set_visible(False)
     ax.xaxis.tick_top()
-    ax.set_xticks(range(1, n + 1))
+    # At most twelve: more numbers would run together.
+    ax.set_xticks(range(1, n + 1, math.ceil(n / 12)))
     ax.set_yticks([])
-    draw_names(ax, ranking, top, end)
+    draw_names(ax, ranking, top)
     for level, (first, last) in enumerate(groups):
         height = 0.4 + 0.4 * level
-        bar = [first - 0.006 * end, last + 0.006 * end]
+        bar = [first - 0.006 * n, last + 0.006 * n]
         ax.plot(bar, [height, height], color="#D55E00", linewidth=4, clip_on=False)
-    draw_difference(ax, ranking.critical_difference)
+    draw_difference(ax, difference, bar=not none_differ(ranking))
     return figure
 
 
-def draw_names(ax: Axes, ranking: Ranking, top: float, end: float) -> None:
+def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
     """Lines from the axis to the names: the better half on the left, the others on the right."""
     n = len(ranking.methods)
     half = math.ceil(n / 2)
     for place, k in enumerate(np.argsort(ranking.ranks, kind="stable")):
         better = place < half
-        x, side = ranking.ranks[k], 1.0 if better else end
+        x, side = ranking.ranks[k], 1.0 if better else n
         y = top + 0.5 + (place if better else n - 1 - place)
         ax.plot([x, x, side], [0.0, y, y], color="0.3", linewidth=0.9, clip_on=False)
         ax.annotate(
@@ -321,18 +363,25 @@ def draw_names(ax: Axes, ranking: Ranking, top: float, end: float) -> None:
         )
 
 
-def draw_difference(ax: Axes, difference: float) -> None:
-    """A bar as long as the critical difference, above the numbers of the axis."""
-    arrow = {"arrowstyle": "|-|,widthA=0.3,widthB=0.3", "shrinkA": 0, "shrinkB": 0}
+def draw_difference(ax: Axes, difference: float, bar: bool) -> None:
+    """The critical difference above the numbers of the axis, with a bar as long as it is.
+
+    Without the bar if it would be longer than the ranks reach.
+    """
     # In ranks across, in points above the axis.
     above = blended_transform_factory(
         ax.transData,
         ax.transAxes + ScaledTranslation(0.0, 30 / 72, ax.figure.dpi_scale_trans),
     )
+    words = f"critical difference {difference:.2f}"
     ends = (1.0, 1.0), (1.0 + difference, 1.0)
-    ax.annotate("", *ends, xycoords=above, textcoords=above, arrowprops=arrow)
+    if bar:
+        arrow = {"arrowstyle": "|-|,widthA=0.3,widthB=0.3", "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", *ends, xycoords=above, textcoords=above, arrowprops=arrow)
+    else:
+        words += ": no two methods differ by more"
     ax.annotate(
-        f"critical difference {difference:.2f}",
+        words,
         ends[0],
         xycoords=above,
         xytext=(0, 6),

@@ -165,7 +165,11 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
         ),
     ]
     if (figure := plots.rank_diagram(ranking)) is not None:
-        caption = "Mean ranks; bars join methods that do not differ significantly."
+        caption = "Mean ranks; " + (
+            "no two methods differ significantly."
+            if plots.none_differ(ranking)
+            else "bars join methods that do not differ significantly."
+        )
         alt = f"Mean ranks on an axis: {ranks}. Critical difference {difference}."
         blocks.append(Picture(f"ranks-{metric}", plots.png(figure), caption, alt))
     return blocks
@@ -174,10 +178,15 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
 def drift_block(cells: list[Cell], metric: str, sample_size: int) -> Block:
     """Error against drift."""
     data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
+    scale = " (log scale)" if metric in SMOOTHED else ""
+    grey = (
+        f" In colour: the {plots.IN_COLOUR} methods of best mean rank; others may leave the panel."
+    )
     return Picture(
         f"drift-{metric}",
         plots.png(plots.drift_curves(cells, metric, sample_size)),
-        f"{as_title(in_words(metric))} against the drift of the prevalence, in bins of 0.1.",
+        f"{as_title(in_words(metric))}{scale} against the drift of the prevalence, in bins of 0.1."
+        + (grey if len(methods) > plots.MOST else ""),
         f"Line plot of {in_words(metric)} against drift for {', '.join(methods)}; "
         f"one panel each for {', '.join(data)}.",
     )

@@ -5,6 +5,7 @@ import csv
 import io
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import matplotlib.image
 import numpy as np
@@ -14,7 +15,14 @@ import scipy.stats
 
 from experiments import plots, stats
 from experiments.cells import Cell
-from experiments.report import ranking_blocks, replacing, text_table, version, write_report
+from experiments.report import (
+    drift_block,
+    ranking_blocks,
+    replacing,
+    text_table,
+    version,
+    write_report,
+)
 
 DATA = ("cancer", "<b>digits</b> & $co", "adult|x")
 METHODS = ("CC(LR)", "ACC(LR)", "ACC twin", "NEMSIS:q")
@@ -291,6 +299,111 @@ def test_drift_curve_values(cells):
     assert line.get_xdata()[0] == pytest.approx(drift[first].mean())
     expected = absolute(cells, DATA[0], "CC(LR)")[first].mean()
     assert line.get_ydata()[0] == pytest.approx(expected)
+
+
+def drift_axes(n_methods, metric):
+    """Axes, legend and caption of made-up methods, each worse than the one before."""
+    slopes = np.linspace(1.0, 0.0, n_methods)
+    found = [make_cell("data", f"m{k}", 0, slope, rng=k) for k, slope in enumerate(slopes)]
+    figure = plots.drift_curves(found, metric, SIZE)
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    return figure.axes[0], names, drift_block(found, metric, SIZE).caption
+
+
+@pytest.mark.parametrize("metric", ["ae", "rae", "nrae", "kld", "nkld"])
+def test_errors_that_divide_by_prevalences_have_a_log_axis(metric):
+    ax, _, caption = drift_axes(3, metric)
+    scale = "linear" if metric == "ae" else "log"
+    assert ax.get_yscale() == scale
+    assert ("log scale" in caption) == (scale == "log")
+    # Nothing is cut off.
+    values = np.concatenate([line.get_ydata() for line in ax.get_lines()])
+    low, high = ax.get_ylim()
+    assert low <= values.min() <= values.max() <= high
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n_methods", [1, 12])
+def test_drift_curves_of_perfect_or_failed_methods(n_methods):
+    true = np.linspace(0.0, 1.0, 21)
+    for make in (
+        lambda name: Cell("data", name, 0, true, true, 0.4, 1.0, 1.0),
+        lambda name: Cell("data", name, 0, error="broken"),
+    ):
+        found = [make(f"m{k}") for k in range(n_methods)]
+        for metric in ("ae", "rae", "kld"):
+            plots.png(plots.drift_curves(found, metric, SIZE))
+
+
+def test_few_methods_are_all_in_colour():
+    ax, names, caption = drift_axes(plots.MOST, "ae")
+    assert names == [f"m{k}" for k in range(plots.MOST)]
+    assert [line.get_color() for line in ax.get_lines()] == [
+        plots.look(k)["color"] for k in range(plots.MOST)
+    ]
+    assert "In colour" not in caption
+
+
+def test_of_many_methods_the_best_are_in_colour():
+    ax, names, caption = drift_axes(24, "ae")
+    best = [f"m{k}" for k in range(plots.IN_COLOUR)]
+    # One line for all others, and the last.
+    assert names == [*best, "others"]
+    coloured = [line for line in ax.get_lines() if line.get_label() != "others"]
+    grey = [line for line in ax.get_lines() if line.get_label() == "others"]
+    assert (len(coloured), len(grey)) == (plots.IN_COLOUR, 24 - plots.IN_COLOUR)
+    assert {line.get_color() for line in grey}.isdisjoint(plots.COLOURS)
+    assert {line.get_marker() for line in grey} == {"None"}
+    # The same looks as in other figures, and above the others.
+    for k, line in enumerate(coloured):
+        assert (line.get_color(), line.get_marker()) == tuple(plots.look(k).values())[:2]
+        assert line.get_zorder() > max(other.get_zorder() for other in grey)
+    # Bad methods do not press the good ones to the ground.
+    highest = max(line.get_ydata().max() for line in coloured)
+    assert highest < ax.get_ylim()[1] <= 2 * highest
+    assert "In colour: the 8 methods of best mean rank" in caption
+
+
+def diagram(ranks, difference):
+    methods = [f"m{k}" for k in range(len(ranks))]
+    ranking = stats.Ranking(methods, np.array(ranks, dtype=float), difference, 3)
+    figure = plots.rank_diagram(ranking)
+    return figure, ranking_blocks(ranking, "mae")[-1].caption
+
+
+@pytest.mark.parametrize("n", [3, 12, 13, 24, 60])
+def test_numbers_of_ranks_do_not_run_together(n):
+    figure, _ = diagram(range(1, n + 1), 1.5)
+    plots.png(figure)
+    ax = figure.axes[0]
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert 3 <= len(boxes) <= 12
+    gap = 0.3 * boxes[0].height
+    assert all(b.x0 - a.x1 > gap for a, b in pairwise(boxes))
+    assert ax.get_xlim() == (1.0, n)
+
+
+@pytest.mark.parametrize("difference", [1.5, 3.0, 9.0])
+def test_a_difference_that_none_exceeds_has_no_bars(difference):
+    """The best and the worst method are 2.5 apart."""
+    figure, caption = diagram([1.0, 2.0, 3.5, 3.5], difference)
+    ax = figure.axes[0]
+    bars = [line for line in ax.get_lines() if line.get_linewidth() == 4]
+    arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None)]
+    (words,) = [t.get_text() for t in ax.texts if t.get_text().startswith("critical")]
+    alike = difference > 2.5
+    assert bool(bars) == bool(arrows) == (not alike)
+    assert ("no two methods differ" in words) == alike
+    assert caption.endswith(
+        "no two methods differ significantly."
+        if alike
+        else "bars join methods that do not differ significantly."
+    )
+    # Names and ranks are there all the same.
+    assert {f"m{k}" for k in range(4)} == {
+        t.get_text().split()[0] for t in ax.texts if "(" in t.get_text()
+    }
 
 
 # ---------------------------------------------------------------------- report
