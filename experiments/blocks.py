@@ -7,6 +7,8 @@ import html
 import re
 from dataclasses import dataclass
 
+#: Characters from which on the text of a cell may break anywhere.
+LONG = 40
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --page: #fff; --line: #c8c8c8; --soft: #f3f3f3; }
 @media (prefers-color-scheme: dark) {
@@ -16,30 +18,50 @@ body { margin: 0; font: 1rem/1.5 system-ui, sans-serif; color: var(--ink);
   background: var(--page); }
 main { max-width: 70rem; margin: 0 auto; padding: 1rem; }
 h1, h2, h3 { line-height: 1.2; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
+.scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding: 0.3rem 0; font-weight: 600; }
-caption span { position: sticky; left: 0; display: inline-block; max-width: calc(100vw - 2rem); }
 th, td { border-bottom: 1px solid var(--line); padding: 0.3rem 0.7rem; text-align: right; }
 th { font-weight: 600; background: var(--soft); }
-th[scope=row] { position: sticky; left: 0; text-align: left; }
-.words td, .words th { text-align: left; overflow-wrap: anywhere; }
+/* Names stay in sight; spaces and hyphens are where they break. */
+th:first-child { position: sticky; left: 0; text-align: left; }
+.words td, .words th { text-align: left; vertical-align: top; }
+/* Sentences, commands and paths: only a word longer than this column breaks. */
+.long { min-width: 14rem; overflow-wrap: anywhere; }
 td strong { font-weight: 800; }
-figure { margin: 1.5rem 0; padding: 0.5rem; background: #fff; color: #1b1b1b;
+figure { margin: 1.5rem 0; }
+figcaption { margin: 0.3rem 0; font-weight: 600; }
+.picture { padding: 0.5rem; background: #fff; color: #1b1b1b;
   border: 1px solid var(--line); border-radius: 0.4rem; }
-img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-figcaption { margin-top: 0.5rem; font-size: 0.9rem; }
+.picture figcaption { margin: 0.5rem 0 0; font-size: 0.9rem; font-weight: 400; }
+/* Never so small that its text cannot be read: then it scrolls in its box. */
+img { display: block; margin: 0 auto; height: auto;
+  min-width: calc(0.55 * var(--width)); max-width: min(100%, 0.75 * var(--width)); }
 pre, code { font-family: ui-monospace, monospace; font-size: 0.9rem; white-space: pre-wrap;
   overflow-wrap: anywhere; }
 pre { padding: 0.7rem; background: var(--soft); border: 1px solid var(--line); }
+@media (max-width: 40rem) {
+  table { font-size: 0.9rem; }
+  th, td { padding: 0.3rem 0.5rem; }
+  th:first-child { max-width: 9rem; overflow-wrap: break-word; }
+  .long { min-width: 11rem; }
+}
 @media print {
   :root { --ink: #000; --page: #fff; --line: #999; --soft: #fff; }
+  html { font-size: 10pt; }
   main { max-width: none; padding: 0; }
   .scroll { overflow: visible; }
-  table { font-size: 0.75rem; }
-  th[scope=row], caption span { position: static; }
-  figure, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
+  table { font-size: 0.8rem; line-height: 1.25; }
+  th, td { padding: 0.15rem 0.4rem; }
+  /* Paper does not scroll. */
+  table:not(.words) thead th { overflow-wrap: anywhere; }
+  th:first-child { position: static; }
+  .long { min-width: 8rem; }
+  figure { margin: 0.8rem 0; }
+  img { min-width: 0; max-width: min(100%, 0.48 * var(--width)); }
+  thead { display: table-header-group; }
+  .picture, tr, pre, table:not(:has(tr:nth-child(31))) { break-inside: avoid; }
+  h2, h3, .table figcaption { break-after: avoid; }
+  p { orphans: 3; widows: 3; }
 }
 """
 
@@ -97,33 +119,41 @@ class Picture:
 Block = Heading | Paragraph | Items | Code | Grid | Picture
 
 
+def html_cell(value: str, bold: bool) -> str:
+    """An entry of a table; long text has a column wide enough to read."""
+    kind = ' class="long"' if len(value) > LONG else ""
+    inner = f"<strong>{html.escape(value)}</strong>" if bold else html.escape(value)
+    return f"<td{kind}>{inner}</td>"
+
+
+def html_box(label: str, content: str) -> str:
+    """A container that scrolls sideways by itself, by keyboard too."""
+    name = html.escape(label)
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">\n{content}\n</div>'
+
+
 def html_grid(grid: Grid) -> str:
-    """A table in a container of its own, in which it scrolls."""
+    """A table below its caption, in a container in which it scrolls."""
     text = html.escape
     head = "".join(f'<th scope="col">{text(name)}</th>' for name in grid.head)
     lines = []
     for i, (name, *values) in enumerate(grid.rows):
-        shown = (
-            f"<strong>{text(value)}</strong>" if (i, j) in grid.bold else text(value)
-            for j, value in enumerate(values, start=1)
-        )
-        tail = "".join(f"<td>{value}</td>" for value in shown)
-        lines.append(f'<tr><th scope="row">{text(name)}</th>{tail}</tr>')
+        cells = (html_cell(v, (i, j) in grid.bold) for j, v in enumerate(values, start=1))
+        lines.append(f'<tr><th scope="row">{text(name)}</th>{"".join(cells)}</tr>')
     kind = ' class="words"' if grid.words else ""
-    return "\n".join(
+    table = "\n".join(
         [
-            # Can be reached and scrolled by keyboard.
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{text(grid.caption)}">',
-            f"<table{kind}>",
-            f"<caption><span>{text(grid.caption)}</span></caption>",
+            f'<table{kind} aria-label="{text(grid.caption)}">',
             f"<thead><tr>{head}</tr></thead>",
             "<tbody>",
             *lines,
             "</tbody>",
             "</table>",
-            "</div>",
         ]
     )
+    # Not as a caption of the table, which would be no wider than the table.
+    caption = f"<figcaption>{text(grid.caption)}</figcaption>"
+    return f'<figure class="table">\n{caption}\n{html_box(grid.caption, table)}\n</figure>'
 
 
 def html_picture(picture: Picture) -> str:
@@ -131,11 +161,12 @@ def html_picture(picture: Picture) -> str:
     # The size is in the header of a PNG; with it a page does not jump while it loads.
     width, height = (int.from_bytes(picture.png[k : k + 4], "big") for k in (16, 20))
     source = f"data:image/png;base64,{base64.b64encode(picture.png).decode()}"
-    return (
-        f'<figure>\n<img src="{source}" width="{width}" height="{height}" '
-        f'alt="{html.escape(picture.alt)}">\n'
-        f"<figcaption>{html.escape(picture.caption)}</figcaption>\n</figure>"
+    image = (
+        f'<img src="{source}" width="{width}" height="{height}" style="--width: {width}px" '
+        f'alt="{html.escape(picture.alt)}">'
     )
+    caption = f"<figcaption>{html.escape(picture.caption)}</figcaption>"
+    return f'<figure class="picture">\n{html_box(picture.caption, image)}\n{caption}\n</figure>'
 
 
 def html_items(items: Items) -> str:

@@ -14,6 +14,7 @@ import quapy.error
 import scipy.stats
 
 from experiments import plots, stats
+from experiments.blocks import STYLE, Grid, Picture, html_grid, html_picture
 from experiments.cells import Cell
 from experiments.report import (
     drift_block,
@@ -76,6 +77,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.tables, self.images, self.tags, self.text = [], [], [], [], ""
+        self.caption = ""
         self.feed(text)
         self.close()
         assert self.open == []
@@ -85,7 +87,10 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
         if tag == "table":
-            self.tables.append({"caption": "", "rows": [], "bold": set()})
+            self.tables.append({"caption": self.caption, "rows": [], "bold": set()})
+            assert dict(attrs)["aria-label"] == self.caption
+        if tag == "figure":
+            self.caption = ""
         if tag == "tr":
             self.tables[-1]["rows"].append([])
         if tag in ("td", "th"):
@@ -101,8 +106,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
-        if "caption" in self.open:
-            self.tables[-1]["caption"] += data
+        if "figcaption" in self.open:
+            self.caption += data
         if {"td", "th"} & set(self.open):
             self.tables[-1]["rows"][-1][-1] += data
 
@@ -404,6 +409,95 @@ def test_a_difference_that_none_exceeds_has_no_bars(difference):
     assert {f"m{k}" for k in range(4)} == {
         t.get_text().split()[0] for t in ax.texts if "(" in t.get_text()
     }
+
+
+# ---------------------------------------------------------------------- style of the page
+
+
+def style_of(selector, media=""):
+    """Declarations of a selector, by name; of all its rules outside or inside a media query."""
+    style = re.sub(r"/\*.*?\*/", "", STYLE, flags=re.DOTALL)
+    blocks = re.findall(r"@media ([^{]+?) \{\n(.*?)\n\}", style, flags=re.DOTALL)
+    text = re.sub(r"@media [^{]+ \{\n.*?\n\}", "", style, flags=re.DOTALL)
+    if media:
+        text = next(body for query, body in blocks if media in query)
+    found = {}
+    for names, body in re.findall(r"([^{}]+)\{([^{}]*)\}", text):
+        if selector in [name.strip() for name in re.split(r",(?![^()]*\))", names)]:
+            found |= dict(re.findall(r"([\w-]+): ([^;]+);", body))
+    return found
+
+
+def test_words_in_tables_are_not_broken():
+    for selector in (".words td", ".words th", "th", "td", "table", "th:first-child"):
+        assert style_of(selector).get("overflow-wrap") != "anywhere"
+    # Where they may break, the column is not narrow.
+    assert style_of(".long")["overflow-wrap"] == "anywhere"
+    for media in ("", "max-width"):
+        assert float(style_of(".long", media)["min-width"].removesuffix("rem")) >= 10
+    text = html_grid(Grid("c", ["What", "Value"], [["a", "short"], ["b", "/long/path" * 9]]))
+    assert "<td>short</td>" in text
+    assert '<td class="long">/long/path/long' in text
+
+
+def test_tables_and_figures_scroll_in_their_own_boxes(page):
+    assert style_of(".scroll")["overflow-x"] == "auto"
+    parents, opened = [], []
+    for tag, attrs in page.tags:
+        if tag in ("table", "img"):
+            parents.append(opened[-1])
+        elif tag not in VOID:
+            opened.append((tag, attrs.get("class")))
+    assert set(parents) == {("div", "scroll")}
+    assert len(parents) == len(page.tables) + len(page.images)
+    boxes = [attrs for _, attrs in page.tags if attrs.get("class") == "scroll"]
+    assert all((box["tabindex"], box["role"]) == ("0", "region") for box in boxes)
+    assert all(box["aria-label"] for box in boxes)
+
+
+def test_first_column_stays_in_sight():
+    first = style_of("th:first-child")
+    assert (first["position"], first["left"], first["text-align"]) == ("sticky", "0", "left")
+    assert style_of("th:first-child", "max-width")["max-width"] == "9rem"
+    assert style_of("th:first-child", "print")["position"] == "static"
+
+
+def test_captions_are_not_as_narrow_as_their_tables(page):
+    names = [tag for tag, _ in page.tags]
+    assert "caption" not in names
+    assert names.count("figcaption") == len(page.tables) + len(page.images)
+    text = html_grid(Grid("A caption", ["a"], [["b"]]))
+    assert text.index("A caption</figcaption>") < text.index('<div class="scroll"')
+
+
+def test_figures_are_not_shrunk_until_they_cannot_be_read(cells):
+    png = plots.png(plots.drift_curves(cells, "mae", SIZE))
+    (width,) = re.findall(r' width="(\d+)"', text := html_picture(Picture("n", png, "c", "a")))
+    assert f'style="--width: {width}px"' in text
+    image = style_of("img")
+    assert image["min-width"] == "calc(0.55 * var(--width))"
+    assert image["max-width"].startswith("min(100%")
+    # The smallest text is of 9 points, at 130 dots per inch.
+    assert 0.55 * 9 * 130 / 72 > 8.5
+
+
+def test_print_keeps_things_whole():
+    for selector in (".picture", "tr", "pre", "table:not(:has(tr:nth-child(31)))"):
+        assert style_of(selector, "print")["break-inside"] == "avoid"
+    for selector in ("h2", "h3", ".table figcaption"):
+        assert style_of(selector, "print")["break-after"] == "avoid"
+    assert style_of("thead", "print")["display"] == "table-header-group"
+    assert style_of("img", "print")["min-width"] == "0"
+    assert style_of(".scroll", "print")["overflow"] == "visible"
+
+
+def test_figures_of_many_methods_fit_on_a_page():
+    found = [make_cell("data", f"m{k}", 0) for k in range(24)]
+    height, width = pixels(plots.png(plots.diagonal(found, "data"))).shape[:2]
+    scale = float(re.search(r"([\d.]+) \* var", style_of("img", "print")["max-width"])[1])
+    # A page of letter size within margins of 1 cm, at 96 pixels per inch, less a heading and the caption.
+    assert scale * height < (27.9 - 2 - 2.5) / 2.54 * 96
+    assert scale * width < (21.0 - 2) / 2.54 * 96
 
 
 # ---------------------------------------------------------------------- report
