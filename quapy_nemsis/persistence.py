@@ -1,13 +1,18 @@
 """Learners on disk, without pickle: files that hold numbers and names, and cannot run code.
 
-A file is a numpy ``.npz`` archive of arrays ``a0``, ``a1``, … and one string array ``header``, JSON with
+A file is a numpy ``.npz`` archive, not compressed, of arrays ``a0``, ``a1``, … and one string array ``header``, JSON
+with
 
 * ``format``: "quapy-nemsis"; ``version``: of the format, 1; ``written_by``: version of the package;
-* ``learner``: the object as a tree of plain values, where ``{"array": k}`` stands for array k, ``{"number": "nan"}``
-  for a number that JSON has not, ``{"tuple": […]}`` for a tuple, ``{"dict": {…}}`` for a dictionary, and
-  ``{"object": NAME, "state": {…}}`` for an object of one of the classes listed in `_classes` (nothing else is built);
+* ``learner``: the object as a tree of plain values, where ``{"array": k}`` stands for array k (each occurs once),
+  ``{"number": "nan"}`` (or "inf", "-inf") for a number that JSON has not, ``{"tuple": […]}`` for a tuple,
+  ``{"dict": {…}}`` for a dictionary, and ``{"object": NAME, "state": {…}}`` for an object of one of the classes listed
+  in `_classes` (nothing else is built), with all of its attributes and no others;
 * ``extra``: what a checkpoint knows beside the learner, a tree of the same kind;
 * ``digest``: SHA-256 of the trees and of all arrays.
+
+The digest tells what was damaged, not who wrote it. Compiled code does not look where it reads and writes, so a learner
+is checked before it is handed out: names, types, the shapes of its arrays, and that its parts fit together.
 """
 
 from __future__ import annotations
@@ -16,16 +21,23 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, BinaryIO, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from quapy_nemsis import _state, calibration, classifiers, losses, measures, minibatch, tuning
+from quapy_nemsis._kernels.nemsis import N_SCALARS
+from quapy_nemsis._linear import LinearClassifier
 from quapy_nemsis.batch import CANClassifier
+from quapy_nemsis.online import OnlineClassifier
 from quapy_nemsis.structural import SVMPerfClassifier, _Planes
 
 FORMAT, VERSION = "quapy-nemsis", 1
@@ -39,6 +51,7 @@ _LEARNERS = (
 )
 
 
+@cache
 def _classes() -> dict[str, type]:
     """Classes that a file may hold objects of, by name."""
     known = [
@@ -63,6 +76,8 @@ def _classes() -> dict[str, type]:
 
 def save(learner: Any, path: str | os.PathLike) -> None:
     """Write a learner to a file, all or nothing.
+
+    Text labels come back as numpy strings, also where they were Python objects.
 
     Parameters
     ----------
@@ -98,6 +113,7 @@ def write(learner: Any, path: str | os.PathLike, extra: Any = None) -> None:
         )
     arrays: list[np.ndarray] = []
     tree = [_encode(learner, arrays, "the learner"), _encode(extra, arrays, "extra")]
+    _restored(tree, arrays)  # what cannot be loaded is not written
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -107,17 +123,30 @@ def write(learner: Any, path: str | os.PathLike, extra: Any = None) -> None:
         "digest": _digest(tree, arrays),
     }
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    # Always the same name: what a process that was killed leaves behind is gone with the next write.
+    temporary = path.parent / f".{path.name}.part"
     try:
-        with os.fdopen(handle, "wb") as file:
+        temporary.unlink(missing_ok=True)
+        with open(temporary, "xb") as file:
             named = {f"a{k}": array for k, array in enumerate(arrays)}
             np.savez(file, header=np.array(json.dumps(header)), **named)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name of a file on disk too, where folders can be opened (not on Windows)."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def load(path: str | os.PathLike) -> Any:
@@ -136,7 +165,10 @@ def load(path: str | os.PathLike) -> Any:
     Raises
     ------
     ValueError
-        If the file is cut short, changed, not of this kind, or of a newer version.
+        If the file is cut short, changed, not of this kind, or of a newer version; if what it holds is not a learner
+        that can be used.
+    OSError
+        If it is not there, or cannot be opened.
 
     Examples
     --------
@@ -150,33 +182,71 @@ def load(path: str | os.PathLike) -> Any:
 
 def read(path: str | os.PathLike) -> tuple[Any, Any]:
     """The same, with the values that were written along."""
+    broken = f"is broken, cut short or no file of {FORMAT}"
+    with open(path, "rb") as file:
+        with _refused(path, broken):
+            archive = _archive(file)
+            header = json.loads(_member(archive, "header").item())
+            if header["format"] != FORMAT:
+                raise ValueError("write learners with quapy_nemsis.save")
+        _check_version(path, header)
+        with _refused(path, broken):
+            n_arrays = len(archive.infolist()) - 1
+            arrays = [_member(archive, f"a{k}") for k in range(n_arrays)]
+    with _refused(path, "was changed or damaged"):
+        tree = [header["learner"], header["extra"]]
+        if header["digest"] != _digest(tree, arrays):
+            raise ValueError("its digest does not match its content")
+    with _refused(path, "does not hold a learner of this package"):
+        return _restored(tree, arrays)
+
+
+@contextmanager
+def _refused(path: str | os.PathLike, why: str) -> Iterator[None]:
+    """Turn whatever goes wrong into a ValueError that names the file."""
     try:
-        if Path(path).is_file() and not zipfile.is_zipfile(path):
-            raise zipfile.BadZipFile("it is not a whole npz file")
-        with np.load(path, allow_pickle=False) as parts:
-            header = json.loads(str(parts["header"])) if "header" in parts else {}
-            arrays = [parts[f"a{k}"] for k in range(len(parts.files) - 1)]
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is broken, cut short or no file of {FORMAT}: {error}") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f"{path} is no file of {FORMAT}: write learners with quapy_nemsis.save")
-    if header.get("version") != VERSION:
+        yield
+    except (
+        Exception
+    ) as error:  # the parsers of zip, npy and JSON raise nearly anything on bytes that were made up
+        raise ValueError(f"{path} {why}: {str(error) or type(error).__name__}") from error
+
+
+def _check_version(path: str | os.PathLike, header: dict) -> None:
+    found = header.get("version")
+    if type(found) is int and found > VERSION:
         raise ValueError(
-            f"{path} is of format version {header.get('version')}, written by quapy-nemsis "
+            f"{path} is of format version {found}, written by quapy-nemsis "
             f"{header.get('written_by')}; this one reads version {VERSION}: install a newer quapy-nemsis"
         )
-    tree = [header.get("learner"), header.get("extra")]
-    if header.get("digest") != _digest(tree, arrays):
-        raise ValueError(f"{path} was changed or damaged: its digest does not match its content")
-    try:
-        learner, extra = _decode(tree, arrays)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(f"{path} does not hold a learner of this package: {error}") from error
-    if not isinstance(learner, _LEARNERS):
-        raise ValueError(f"{path} does not hold a learner of this package")
-    return learner, extra
+    if type(found) is not int or found != VERSION:
+        raise ValueError(f"{path} was changed or damaged: there is no format version {found!r}")
+
+
+def _archive(file: BinaryIO) -> zipfile.ZipFile:
+    """The archive, if reading it takes no more memory than the file has bytes."""
+    archive = zipfile.ZipFile(file)
+    members = archive.infolist()
+    if any(
+        member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members
+    ):
+        raise ValueError("it is compressed or encrypted")
+    if sum(member.file_size for member in members) > os.fstat(file.fileno()).st_size:
+        raise ValueError("its parts are larger than the file")
+    return archive
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array, if it has the length that it says: numpy would ask for the memory first."""
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise ValueError(f"{name} is no array of npy version 1.0")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        if math.prod(shape) * dtype.itemsize != info.file_size - member.tell():
+            raise ValueError(f"{name} is not as long as it says")
+        member.seek(0)
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def _digest(tree: Any, arrays: list[np.ndarray]) -> str:
@@ -194,7 +264,7 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:
             value = value.astype(str)
         if value.dtype == object:
             raise TypeError(f"{where} is an array of objects, which cannot be saved; use pickle")
-        arrays.append(value)
+        arrays.append(np.asarray(value, order="C"))
         return {"array": len(arrays) - 1}
     if isinstance(value, np.generic):
         value = value.item()
@@ -226,21 +296,241 @@ def _is_derived(value: Any, name: str) -> bool:
     return isinstance(value, calibration.Calibration) and name in ("_curve", "_sigmoid")
 
 
-def _decode(tree: Any, arrays: list[np.ndarray]) -> Any:
-    """The inverse of `_encode`."""
-    if isinstance(tree, list):
-        return [_decode(entry, arrays) for entry in tree]
-    if not isinstance(tree, dict):
-        return tree
-    if "array" in tree:
-        return arrays[tree["array"]]
-    if "number" in tree:
-        return float(tree["number"])
-    if "tuple" in tree:
-        return tuple(_decode(entry, arrays) for entry in tree["tuple"])
-    if "dict" in tree:
-        return {name: _decode(entry, arrays) for name, entry in tree["dict"].items()}
-    built = object.__new__(_classes()[tree["object"]])
-    for name, entry in tree["state"].items():
-        object.__setattr__(built, name, _decode(entry, arrays))
+def _restored(tree: list, arrays: list[np.ndarray]) -> tuple[Any, Any]:
+    """The learner and what goes with it, checked."""
+    left = dict(enumerate(arrays))
+    learner, extra = _decode(tree, left)
+    if not isinstance(learner, _LEARNERS):
+        raise ValueError(f"it holds a {type(learner).__name__}")
+    _check(learner, getattr(learner, "n_features_in_", 0))
+    if left:
+        raise ValueError(f"arrays {sorted(left)} belong to nothing")
+    return learner, extra
+
+
+def _decode(tree: Any, arrays: dict[int, np.ndarray]) -> Any:
+    """The inverse of `_encode`; arrays are taken out."""
+    match tree:
+        case list():
+            return [_decode(entry, arrays) for entry in tree]
+        case {"array": int(k)} if k in arrays:
+            return arrays.pop(k)
+        case {"number": "nan" | "inf" | "-inf" as number}:
+            return float(number)
+        case {"tuple": list(entries)}:
+            return tuple(_decode(entry, arrays) for entry in entries)
+        case {"dict": dict(entries)}:
+            return {name: _decode(entry, arrays) for name, entry in entries.items()}
+        case {"object": kind, "state": dict(state)}:
+            parts = {name: _decode(entry, arrays) for name, entry in state.items()}
+            return _build(_classes()[kind], parts)
+        case dict():
+            raise ValueError(f"there is nothing that {str(tree)[:80]} stands for")
+    return tree
+
+
+def _build(kind: type, parts: dict[str, Any]) -> Any:
+    """An object, if its attributes are those of its class."""
+    names, optional = _held(kind).keys(), {"feature_names_in_"}
+    if issubclass(kind, LinearClassifier) and "classes_" not in parts:
+        # Not fitted; but a `fit` that failed may have come as far as these.
+        optional = {"n_features_in_", "feature_names_in_", "_tuned"}
+        names = {*kind._get_param_names(), *(names & optional)}
+    if not names - optional <= parts.keys() <= names:
+        wrong = sorted(parts.keys() ^ (names - optional))
+        raise ValueError(f"{kind.__name__} has too many or too few attributes: {', '.join(wrong)}")
+    if is_dataclass(kind):
+        return kind(**parts)  # measures check their parameters
+    built = object.__new__(kind)
+    vars(built).update(parts)
     return built
+
+
+@dataclass(frozen=True)
+class _Array:
+    """What an array must be: its types (none: any) and its shape. A name is the same number throughout an object."""
+
+    types: tuple[type, ...]
+    shape: tuple[int | str, ...]
+
+    def fits(self, array: Any, sizes: dict[str, int]) -> bool:
+        return (
+            isinstance(array, np.ndarray)
+            and (not self.types or array.dtype in self.types)
+            and array.flags.c_contiguous
+            and array.ndim == len(self.shape)
+            and all(
+                n == (sizes.setdefault(size, n) if isinstance(size, str) else size)
+                for n, size in zip(array.shape, self.shape, strict=True)
+            )
+        )
+
+
+def _reals(*shape: int | str) -> _Array:
+    return _Array((np.float64,), shape)
+
+
+def _flags(*shape: int | str) -> _Array:
+    return _Array((np.bool_,), shape)
+
+
+_COLUMNS = dict[str, list[float]]
+# Attributes that constructors and annotations do not tell (enough) about. "width" is the number of features.
+_HELD: dict[type, dict[str, Any]] = {
+    LinearClassifier: {
+        "classes_": _Array((), (2,)),
+        "coef_": _reals(1, "width"),
+        "intercept_": _reals(1),
+        "n_features_in_": int,
+        "feature_names_in_": _Array((), ("width",)),
+    },
+    OnlineClassifier: {
+        "_state": _state.State | tuning.Race,
+        "_kind": tuple,
+        "_tuned": tuning.Tuned | None,
+        "eta0_": float,
+        "radius_": float,
+        "tuning_": _COLUMNS,
+        "history_": _COLUMNS,
+    },
+    classifiers._NestedClassifier: {"_calibration": calibration.Calibration},
+    CANClassifier: {"levels_": _reals("levels"), "n_iter_": int},
+    SVMPerfClassifier: {
+        "n_iter_": int,
+        "gap_": float,
+        "history_": _COLUMNS,
+        "_kept": _Planes | None,
+    },
+    _state.State: {
+        **dict.fromkeys(("v", "lag", "before"), _reals("width")),
+        "scalars": _reals(N_SCALARS),
+    },
+    _state.ScanState: {"weights": _reals("judged"), "sums": _reals(4)},
+    minibatch.MiniBatchState: {"labels": _flags("waiting")},
+    tuning.Race: {
+        "tries": list[_state.Settings],
+        "states": list[_state.State | None],
+        "marks": list[_reals("tries", 4)],
+        "scores": _reals("tries", 2),
+        "best": int,
+    },
+    tuning.Tuned: {"scores": _reals("points"), "positive": _flags("points")},
+    calibration.Calibration: {
+        "scores": _reals("points"),
+        "positive": _flags("points"),
+        "weights": _reals("points"),
+        "measure": measures.NestedMeasure | None,
+    },
+    _Planes: {
+        "normals": _reals("planes", "width+1"),
+        "gram": _reals("planes", "planes"),
+        **dict.fromkeys(("losses", "alpha", "idle"), _reals("planes")),
+    },
+}
+
+
+@cache
+def _held(kind: type) -> dict[str, Any]:
+    """Attributes of a class, and what each must be."""
+    held: dict[str, Any] = {}
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        held = {field.name: hints[field.name] for field in fields(kind)}
+    elif issubclass(kind, LinearClassifier):
+        held = dict.fromkeys(kind._get_param_names(), object)
+    for base in reversed(kind.__mro__):
+        held |= _HELD.get(base, {})
+    return held
+
+
+def _fits(value: Any, hint: Any, sizes: dict[str, int]) -> bool:
+    """Whether a value is what an annotation says; objects are checked inside. No integer here is negative."""
+    if isinstance(hint, _Array):
+        return hint.fits(value, sizes)
+    kind, inside = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_fits(value, option, sizes) for option in inside)
+    if kind in (int, float):
+        return type(value) in (int, kind) and (kind is float or value >= 0)
+    if not isinstance(value, kind):
+        return False
+    if inside:
+        entries = value.values() if kind is dict else value
+        return all(_fits(entry, inside[-1], sizes) for entry in entries)
+    if hasattr(value, "__dict__"):
+        _check(value, sizes["width"])
+    return True
+
+
+def _check(value: Any, width: int) -> None:
+    """Refuse an object whose parts are not what they must be, or do not fit together."""
+    name, sizes = type(value).__name__, {"width": width, "width+1": width + 1}
+    for part, entry in vars(value).items():
+        if not _fits(entry, _held(type(value))[part], sizes):
+            raise ValueError(f"{part} of its {name} has a wrong type or shape")
+    if not all(rule(value) for kind, rule in _RULES.items() if isinstance(value, kind)):
+        raise ValueError(f"the parts of its {name} do not fit together")
+
+
+def _online_fits(learner: OnlineClassifier) -> bool:
+    """Whether its parameters are valid, and its states are of its kind."""
+    settings, state = learner._settings(), getattr(learner, "_state", None)
+    if state is None:
+        return True
+    is_race = isinstance(state, tuning.Race)
+    states = [state.states[k] for k in state.alive] if is_race else [state]
+    return (
+        all(type(one) is learner._state_type for one in states)
+        and all(
+            type(one) is type(settings) and one.kind == learner._kind
+            for one in (state.tries if is_race else [])
+        )
+        and all(
+            len(one.labels) < learner._kind[1]  # the size of the buffer
+            for one in states
+            if isinstance(one, minibatch.MiniBatchState)
+        )
+    )
+
+
+def _race_fits(race: tuning.Race) -> bool:
+    """Whether there is a candidate for everything, and those alive have come equally far."""
+    alive = [race.states[k] for k in race.alive]
+    places = {(s.t, s.steps, getattr(s, "phase", None), getattr(s, "left", None)) for s in alive}
+    complete = len(race.tries) == len(race.states) == len(race.scores) and len(race.marks) == 2
+    return complete and race.best in race.alive and len(places) == 1
+
+
+def _waiting_fits(state: minibatch.MiniBatchState) -> bool:
+    """Whether the rows that wait are whole, one for each label."""
+    n_rows, width, sizes = len(state.labels), len(state.v), {}
+    numbers, integers = (np.float64, np.float32), (np.int32, np.int64)
+    match state.waiting:
+        case None:
+            return n_rows == 0
+        case (X,):
+            return _Array(numbers, (n_rows, width)).fits(X, sizes)
+        case (data, indices, indptr):
+            return (
+                _Array(numbers, ("entries",)).fits(data, sizes)
+                and _Array(integers, ("entries",)).fits(indices, sizes)
+                and _Array(integers, (n_rows + 1,)).fits(indptr, sizes)
+                and indptr[0] == 0
+                and indptr[-1] == len(data)
+                and bool((indptr[:-1] <= indptr[1:]).all())
+                and bool(((indices >= 0) & (indices < width)).all())
+            )
+    return False
+
+
+# What must hold for an object of each class, once all of its parts are what they must be.
+_RULES: dict[type, Callable[[Any], bool]] = {
+    measures.Measure: lambda measure: isinstance(measure.value(0.5, 0.5, 0.5, 0.1), float),
+    _state.State: _state.State.is_finite,
+    # The model that is judged is there from the first level phase on.
+    _state.ScanState: lambda s: len(s.weights) in ({0, len(s.v)} if s.learning else {len(s.v)}),
+    minibatch.MiniBatchState: _waiting_fits,
+    tuning.Race: _race_fits,
+    _Planes: lambda planes: len(planes) > 0,
+    OnlineClassifier: _online_fits,
+}
