@@ -341,7 +341,10 @@ def test_a_comparison_on_a_cluster(cluster, tmp_path, capsys):
     assert executed(cluster) >= before + 2
     assert "2 workers of the Dask cluster" in capsys.readouterr().out
     records = [
-        [json.loads(path.read_text()) for path in sorted((tmp_path / name / "cells").iterdir())]
+        [
+            json.loads(path.read_text())["record"]
+            for path in sorted((tmp_path / name / "cells").iterdir())
+        ]
         for name in ("local", "there")
     ]
     assert len(records[0]) == 2

@@ -23,6 +23,7 @@ LAYERS = [
     {"tuning", "calibration", "_linear"},
     {"online"},
     {"classifiers", "batch", "structural", "minibatch"},
+    {"_saved"},
     {"persistence", "merging"},
     {"distributed", "streaming.sources"},
     {"streaming.learning"},
