@@ -91,7 +91,9 @@ def test_memory_does_not_grow_with_the_stream(tmp_path):
 def test_memory_of_a_long_stream(tmp_path):
     for name in ("short", "long"):
         (tmp_path / name).mkdir()
-    stream_memory(0.1, tmp_path / "short")  # which compiles: that takes 30 MB more, once on a machine
+    stream_memory(
+        0.1, tmp_path / "short"
+    )  # which compiles: that takes 30 MB more, once on a machine
     start, _, peak, rows = stream_memory(20.0, tmp_path / "long")
     assert rows > 53_000_000
     assert peak - start < 300
