@@ -26,7 +26,7 @@ LAYERS = [
     {"_saved"},
     {"persistence", "merging"},
     {"distributed", "streaming.sources"},
-    {"streaming.learning"},
+    {"streaming.learning", "streaming.shuffling"},
     {"streaming.plotting"},
     {"streaming"},
     {"quantifiers"},

@@ -28,6 +28,7 @@ from quapy_nemsis.streaming.learning import (
     fit_stream,
 )
 from quapy_nemsis.streaming.plotting import plot_progress
+from quapy_nemsis.streaming.shuffling import shuffled
 from quapy_nemsis.streaming.sources import (
     Source,
     chunks_of,
@@ -37,7 +38,6 @@ from quapy_nemsis.streaming.sources import (
     read_libsvm,
     read_npz,
     read_parquet,
-    shuffled,
 )
 
 __all__ = [
