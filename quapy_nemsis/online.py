@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
@@ -207,7 +207,11 @@ class OnlineClassifier(LinearClassifier):
         )
 
     def _scores(self, X: Any) -> np.ndarray:
-        return safe_sparse_dot(X, self.coef_[0], dense_output=True) + self.intercept_[0]
+        # Without BLAS, whose threads go on spinning for a while: in a stream, on the core that reads.
+        w = self.coef_[0]
+        return (
+            X @ w if scipy.sparse.issparse(X) else np.einsum("ij,j->i", X, w)
+        ) + self.intercept_[0]
 
     def _check_rows(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         # NaN and inf in X are left to the kernel, which notices them on its way: see `_walk`.

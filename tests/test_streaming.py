@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from quapy_nemsis import (
 )
 from quapy_nemsis.streaming import (
     CheckpointError,
+    Source,
     StreamError,
     chunks_of,
     fit_stream,
@@ -38,6 +40,7 @@ from quapy_nemsis.streaming import (
     read_parquet,
     shuffled,
 )
+from quapy_nemsis.streaming.sources import SourceError
 from tests.conftest import make_points
 
 ROOT = Path(__file__).parents[1]
@@ -82,6 +85,39 @@ def test_tables(suffix, tmp_path):
         assert max(sizes) <= 300
     some, _, _ = gathered(reader(path, "label", columns=["x3", "x1"], rows=300))
     np.testing.assert_allclose(some, X[:, [3, 1]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_the_next_chunk_is_read_while_one_is_used(ahead):
+    read = [threading.Event() for _ in range(4)]
+    closed = threading.Event()
+
+    def chunks():
+        try:
+            for k, event in enumerate(read):
+                event.set()
+                if k == 2:
+                    raise OSError("the disk is gone")
+                yield np.full((5, 2), float(k)), np.arange(5)
+        finally:
+            closed.set()
+
+    source = Source("rows", chunks, ahead)
+    iterator = iter(source)
+    first, _ = next(iterator)
+    assert read[1].wait(5.0 if ahead else 0.2) == ahead
+    assert not read[2].is_set()  # one chunk, no more
+    second, _ = next(iterator)
+    assert first.max() == 0.0
+    assert second.max() == 1.0
+    with pytest.raises(SourceError, match=r"rows: cannot be read after row 10 .*the disk is gone"):
+        next(iterator)
+    closed.clear()
+    iterator = iter(source)
+    next(iterator)
+    iterator.close()  # by one who needs no more
+    assert closed.is_set()
+    assert not [thread for thread in threading.enumerate() if "read-ahead" in thread.name]
 
 
 @pytest.mark.parametrize("suffix", ["libsvm", "libsvm.gz"])
@@ -651,6 +687,17 @@ def test_columns_of_a_parquet_file(tmp_path):
         next(iter(read_parquet(path, "label")))
     with pytest.raises(ValueError, match="no column 'lable'; the columns are x0, x1"):
         next(iter(read_parquet(path, "lable")))
+
+
+def test_memory_of_a_parquet_file_does_not_grow_with_its_row_groups(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    x = np.random.default_rng(0).normal(size=3_000_000)
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"x": x, "label": x > 0}).to_parquet(path, row_group_size=len(x))
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in read_parquet(path, "label", rows=1000)]
+    assert len(held) == 3000
+    assert max(held) < x.nbytes / 3
 
 
 def test_a_zst_file_cut_short(tmp_path):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -38,12 +39,18 @@ class Source:
         What it is called in messages, the file's name as a rule.
     chunks : callable
         Without arguments; begins an iteration.
+    ahead : bool, default=False
+        Read the next chunk, in another thread, while one is being used. Files are read so.
     """
 
     name: str
     chunks: Callable[[], Iterator[Chunk]]
+    ahead: bool = False
 
     def __iter__(self) -> Iterator[Chunk]:
+        return _read_ahead(self._checked()) if self.ahead else self._checked()
+
+    def _checked(self) -> Generator[Chunk, None, None]:
         row = 0
         iterator = self.chunks()
         while True:
@@ -80,6 +87,15 @@ class Source:
         raise SourceError(
             f"{self.name}: row {row + bad + 1:,} holds NaN or infinity; fill it in or leave the row out"
         )
+
+
+def _read_ahead(chunks: Generator[Chunk, None, None]) -> Iterator[Chunk]:
+    """The same chunks, each read while the one before is being used; what cannot be read is raised in its turn."""
+    with closing(chunks), ThreadPoolExecutor(1, "read-ahead") as reader:
+        coming = reader.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(next, chunks, None)
+            yield chunk
 
 
 def _as_arrays(X: Any, y: ArrayLike) -> Chunk:
@@ -146,7 +162,7 @@ def read_csv(
             for frame in stack.enter_context(frames):
                 yield _from_frame(frame, target, columns)
 
-    return Source(str(path), chunks)
+    return Source(str(path), chunks, ahead=True)
 
 
 def read_parquet(
@@ -175,9 +191,10 @@ def read_parquet(
             names = _feature_names(file.schema_arrow, target, columns)
             for batch in file.iter_batches(batch_size=rows, columns=[*names, target]):
                 features = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
-                yield _interleaved(features), batch.column(target).to_numpy(zero_copy_only=False)
+                X = np.stack(features, axis=1, dtype=np.float64, casting="unsafe")
+                yield X, batch.column(target).to_numpy(zero_copy_only=False)
 
-    return Source(str(path), chunks)
+    return Source(str(path), chunks, ahead=True)
 
 
 def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Source:
@@ -205,7 +222,7 @@ def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Sou
                 text = io.BytesIO(b"".join(lines))
                 yield load_svmlight_file(text, n_features=n_features, zero_based=False)
 
-    return Source(str(path), chunks)
+    return Source(str(path), chunks, ahead=True)
 
 
 def read_npz(path: str | Path, *, rows: int = 10_000) -> Source:
@@ -240,7 +257,7 @@ def read_npz(path: str | Path, *, rows: int = 10_000) -> Source:
             }
             yield from (_dense_rows if "X" in names else _csr_rows)(opened, rows)
 
-    return Source(str(path), chunks)
+    return Source(str(path), chunks, ahead=True)
 
 
 class _Array:
@@ -361,16 +378,6 @@ def from_dicts(
             yield hasher.transform(x for x, _ in some), np.array([label for _, label in some])
 
     return Source("the dictionaries", chunks)
-
-
-def _interleaved(columns: list[np.ndarray]) -> np.ndarray:
-    """Columns as a row-major matrix, a block of rows at a time: one that fits the processor's cache."""
-    X = np.empty((len(columns[0]), len(columns)))
-    block = max(2**15 // len(columns), 1)
-    for start in range(0, len(X), block):
-        for j, column in enumerate(columns):
-            X[start : start + block, j] = column[start : start + block]
-    return X
 
 
 def _unpacked(path: str | Path) -> Any:
