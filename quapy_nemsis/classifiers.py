@@ -135,7 +135,8 @@ class _NestedClassifier(OnlineClassifier):
         objective = self._state.objective(settings)
         if self._tuned is None or X.shape[0] >= 10 * X.shape[1]:
             sample, weights = sample_of_classes(positive, rng)
-            scores = self._scores(X[sample])
+            blocks = np.array_split(sample, len(sample) // 10_000 + 1)  # rows are copied
+            scores = np.concatenate([self._scores(X[rows]) for rows in blocks])
             self._calibration = Calibration(scores, positive[sample], weights, objective)
         else:
             tuned = self._tuned

@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -128,6 +129,20 @@ def test_containers_and_memory_orders_agree():
         )
     integers = np.arange(12).reshape(4, 3)
     assert NEMSISClassifier().fit(integers, [0, 1, 0, 1]).n_features_in_ == 3
+
+
+@pytest.mark.parametrize("container", [np.ascontiguousarray, scipy.sparse.csr_matrix])
+def test_fit_copies_no_more_than_a_few_rows(container):
+    X = np.random.default_rng(0).normal(size=(120_000, 40))
+    y = X[:, 0] > 0.5
+    X = container(X)
+    learner = NEMSISClassifier(random_state=0, eta0=0.1, radius=np.inf, n_passes=1)
+    learner.fit(X[:100], y[:100])  # compiles
+    tracemalloc.start()
+    learner.fit(X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 120_000 * 40 * 8 / 3
 
 
 def test_repeated_entries_of_a_sparse_row_add_up():

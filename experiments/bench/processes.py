@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from experiments.bench.tables import Table
 
@@ -63,7 +64,7 @@ def run_python(code: str, **environment: str) -> list[float]:
     """Numbers that a new Python process prints."""
     process = subprocess.run(
         [sys.executable, "-c", code],
-        capture_output=True,
+        stdout=subprocess.PIPE,  # what goes wrong is to be seen
         text=True,
         check=True,
         env={**os.environ, **environment},
@@ -79,8 +80,11 @@ def can_measure_memory() -> bool:
 def stream_memory(gigabytes: float, folder: Path) -> tuple[float, float, float, int]:
     """Megabytes of a process that learns from a stream, at its start, after the imports, at its peak; and the rows."""
     code = STREAM.replace("BYTES", str(gigabytes * 2**30))
-    code = code.replace("PATH", repr(str(Path(folder) / "checkpoint.npz")))
-    start, imported, peak, rows = run_python(code)
+    with TemporaryDirectory(
+        dir=folder
+    ) as own:  # a checkpoint that is there already would be refused
+        code = code.replace("PATH", repr(str(Path(own) / "checkpoint.npz")))
+        start, imported, peak, rows = run_python(code)
     return start / 2**20, imported / 2**20, peak / 2**20, int(rows)
 
 
