@@ -284,6 +284,31 @@ def test_a_stream_is_partial_fit_and_a_curve(kind):
     assert curve["kld"][-1] == pytest.approx(-get_measure("kld").score(y[4000:], labels))
 
 
+def test_windows_that_lack_a_class(tmp_path):
+    X, y = make_points(n=3000)
+    y[1000:2000] = False
+    source = chunks_of(X, y, rows=500)
+    options = {"classes": [False, True], "window": 1000}
+    path = tmp_path / "learner.npz"
+    progress = fit_stream(NEMSISClassifier("q", eta0=0.3), source, checkpoint=path, **options)
+    curve = progress.curve
+    for name in ("value", "ba"):
+        np.testing.assert_array_equal(np.isnan(curve[name]), [False, True, False])
+    # KLD needs no rates: smoothed shares (p + ε)/(1 + 2ε), as in QuaPy.
+    shares = np.array([[0.0, 1.0], [curve["estimate"][1], 1.0 - curve["estimate"][1]]])
+    p, q = (shares + 0.5 / 1000) / (1.0 + 1.0 / 1000)
+    assert curve["kld"][1] == pytest.approx(p @ np.log(p / q))
+    kept = fit_stream(
+        NEMSISClassifier("q", eta0=0.3), source, checkpoint=path, resume=True, **options
+    )
+    np.testing.assert_equal(kept.curve, curve)
+    counting = fit_stream(NEMSISClassifier("kld", eta0=0.3), source, **options)
+    np.testing.assert_allclose(counting.curve["value"], -np.array(counting.curve["kld"]))
+    # Windows that say nothing are no reason to lose patience.
+    y[1000:] = False
+    assert not fit_stream(NEMSISClassifier("q"), source, patience=1, **options).stopped
+
+
 def test_a_plot_of_the_curve(tmp_path):
     X, y = make_points(n=5000)
     y[2500:] = y[2500:] | (np.arange(2500) % 3 == 0)  # drift

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from quapy_nemsis._linear import check_integer
-from quapy_nemsis.measures import BA, NegKLD
+from quapy_nemsis.measures import BA, Measure, NegKLD
 from quapy_nemsis.online import OnlineClassifier
 from quapy_nemsis.persistence import read, write
 from quapy_nemsis.streaming.sources import Chunk, Source, from_iterable
@@ -50,7 +51,8 @@ class Progress:
 
     `curve` holds, for each window: ``rows`` so far, ``seconds`` of learning, ``value`` of the measure, ``kld``, ``ba``,
     the true ``prevalence`` of the window, the ``estimate`` of it, and its ``drift``, the distance of its prevalence
-    from that of all rows before.
+    from that of all rows before. Where a window holds one class only, what hangs on the other one is NaN (``ba``; not
+    ``kld``).
     """
 
     learner: OnlineClassifier
@@ -297,7 +299,6 @@ def _close_window(progress: Progress, verbose: int) -> None:
     tp, fn, fp, tn = progress.window
     total, positives = tp + fn + fp + tn, tp + fn
     p = positives / total
-    rates = tp / max(positives, 1.0), tn / max(fp + tn, 1.0)
     before = progress.rows - total
     entries = {
         "rows": progress.rows,
@@ -308,7 +309,7 @@ def _close_window(progress: Progress, verbose: int) -> None:
     }
     measures = {"value": progress.learner._settings().measure, "kld": NegKLD(), "ba": BA()}
     for name, measure in measures.items():
-        entries[name] = measure.value(*rates, p, 0.5 / total)
+        entries[name] = _value(measure, *progress.window)
     entries["kld"] = abs(entries["kld"])
     for name in CURVE:
         progress.curve[name].append(entries[name])
@@ -323,11 +324,22 @@ def _close_window(progress: Progress, verbose: int) -> None:
         )
 
 
+def _value(measure: Measure, tp: float, fn: float, fp: float, tn: float) -> float:
+    """Value for the counts of a window; NaN if it hangs on how a class is recognised that is not there."""
+    total, positives, negatives = tp + fn + fp + tn, tp + fn, fp + tn
+    P_options = [tp / positives] if positives else [0.0, 1.0]
+    N_options = [tn / negatives] if negatives else [0.0, 1.0]
+    p, eps = positives / total, 0.5 / total
+    values = [measure.value(P, N, p, eps) for P in P_options for N in N_options]
+    return values[0] if min(values) == max(values) else math.nan
+
+
 def _is_over(progress: Progress, max_rows: int | None, patience: int | None) -> bool:
     """Whether all rows that were wanted are learned, or the measure has not got better for too long."""
     if max_rows is not None and progress.rows >= max_rows:
         return True
     values = np.array(progress.curve["value"])
+    values = values[np.isfinite(values)]
     if patience is None or len(values) <= patience:
         return False
     if not progress.learner._settings().measure.greater_is_better:
