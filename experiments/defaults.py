@@ -22,6 +22,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
+from threadpoolctl import threadpool_limits
 
 from experiments.accuracy import GRID, online_learner
 from experiments.data import TEXT, from_npz, split
@@ -101,7 +102,7 @@ def drift_errors(folder: Path, name: str, seed: int, repeats: int) -> np.ndarray
     for classifier in classifiers(seed).values():
         row = []
         for method in METHODS:
-            with qp.util.temp_seed(seed), warnings.catch_warnings():
+            with threadpool_limits(1), qp.util.temp_seed(seed), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 quantifier = method(clone(classifier)).fit(X, y)
                 protocol = APP(test, 500, n_prevalences=21, repeats=repeats, random_state=seed)
@@ -138,7 +139,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--measures", nargs="+", default=list(MEASURES))
     parser.add_argument("--seeds", type=int, default=5, help="splits for the grid, 0 leaves it out")
-    parser.add_argument("--drift-seeds", type=int, default=1, help="splits for APP")
+    parser.add_argument("--drift-seeds", type=int, default=3, help="splits for APP")
     parser.add_argument("--jobs", type=int, default=2, help="processes for APP")
     parser.add_argument(
         "--repeats", type=int, default=25, help="samples per prevalence in APP, 0 leaves it out"
