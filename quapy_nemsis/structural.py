@@ -46,7 +46,8 @@ class SVMPerfClassifier(LinearClassifier):
     Each iteration adds the constraint that is violated most (exactly found, see `quapy_nemsis._violation`), at weights
     between the best so far and the dual's, and solves a small dual problem (Joachims, Finley, Yu 2009). The dual's
     value is a lower bound, J of the best weights so far an upper one; it stops when the *duality gap* between them is
-    at most `tol`.
+    at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then other
+    weights are sought that are as good, to within `tol`.
 
     Nothing outside of this package is needed: this is SVM(KLD), SVM(NKLD), SVM(AE), SVM(RAE) and SVM(Q) of QuaPy
     without the program they call. That program measures rows in percent, so its C is another one: C = 2500·C_perf for
@@ -163,16 +164,20 @@ class SVMPerfClassifier(LinearClassifier):
         planes.rescale(float(self.C))
         searcher = Searcher(loss, positive)
         history: dict[str, list[float]] = {column: [] for column in HISTORY}
-        best, best_value, gap = planes.weights(), np.inf, np.inf
+        centre = best = planes.weights()
+        centre_value = best_value = gap = np.inf
         direct = True
         begin = time.perf_counter()
         for iteration in range(1, self.max_iter + 1):
             lowest, bound = planes.weights(), planes.value()
-            weights = lowest if direct else best + _TOWARDS * (lowest - best)
+            weights = lowest if direct else centre + _TOWARDS * (lowest - centre)
             scores = X @ weights[:-1] + weights[-1]
             violation = searcher(scores)
             value = weights @ weights / (2.0 * self.C) + max(violation.value, 0.0)
-            if value < best_value:
+            if value < centre_value:
+                centre, centre_value = weights, value
+            # Weights 0 may be the optimum, where positives are rare. They say nothing: others do that are as good.
+            if value < best_value or (weights.any() and not best.any()):
                 best, best_value = weights, value
             gap = best_value - bound
             row = time.perf_counter() - begin, gap, best_value, bound

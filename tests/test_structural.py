@@ -287,6 +287,26 @@ def test_the_gap_from_scratch(loss, C, container):
         assert (planes.losses - planes.normals @ any_w <= risk + 1e-9).all()
 
 
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_where_nothing_beats_weights_of_zero(C):
+    """Rare positives: J is least at 0, to within the tolerance, and weights are found that classify all the same."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 4))
+    scores = X[:, 0] + rng.normal(size=1000)
+    y = scores >= np.sort(scores)[-30]
+    learner = SVMPerfClassifier("q", C=C).fit(X, y)
+    at_zero = reference.objective(X, y, np.zeros(4), 0.0, C, counted("q"))
+    found = reference.objective(X, y, learner.coef_[0], learner.intercept_[0], C, counted("q"))
+    assert at_zero - learner.history_["dual"][-1] <= 1e-3
+    assert found - learner.history_["dual"][-1] == pytest.approx(learner.gap_, abs=1e-10)
+    assert learner.gap_ <= 1e-3
+    assert get_loss("q").score(y, learner.predict(X)) < 0.5  # 1 if all rows have one label
+    # Without anything to learn from there are no other weights.
+    nothing = SVMPerfClassifier("q", C=C, fit_intercept=False).fit(np.zeros((1000, 4)), y)
+    assert not nothing.coef_.any()
+    assert nothing.gap_ <= 1e-3
+
+
 def test_history_is_of_every_iteration():
     X, y = make_points(n=500)
     learner = SVMPerfClassifier("kld", C=1000.0, tol=1e-4).fit(X, y)
