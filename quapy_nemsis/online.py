@@ -209,9 +209,8 @@ class OnlineClassifier(LinearClassifier):
     def _scores(self, X: Any) -> np.ndarray:
         # Without BLAS, whose threads go on spinning for a while: in a stream, on the core that reads.
         w = self.coef_[0]
-        return (
-            X @ w if scipy.sparse.issparse(X) else np.einsum("ij,j->i", X, w)
-        ) + self.intercept_[0]
+        scores = X @ w if scipy.sparse.issparse(X) else np.einsum("ij,j->i", X, w)
+        return scores + self.intercept_[0]
 
     def _check_rows(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         # NaN and inf in X are left to the kernel, which notices them on its way: see `_walk`.

@@ -176,8 +176,8 @@ class SVMPerfClassifier(LinearClassifier):
             value = weights @ weights / (2.0 * self.C) + max(violation.value, 0.0)
             if value < centre_value:
                 centre, centre_value = weights, value
-            # Weights 0 may be the optimum, where positives are rare. They say nothing: others do that are as good.
-            if value < best_value or (weights.any() and not best.any()):
+            # Weights 0 may be the optimum, where positives are rare. They say nothing: any others come before them.
+            if (not weights.any(), value) < (not best.any(), best_value):
                 best, best_value = weights, value
             gap = best_value - bound
             row = time.perf_counter() - begin, gap, best_value, bound

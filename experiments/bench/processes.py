@@ -80,9 +80,8 @@ def can_measure_memory() -> bool:
 def stream_memory(gigabytes: float, folder: Path) -> tuple[float, float, float, int]:
     """Megabytes of a process that learns from a stream, at its start, after the imports, at its peak; and the rows."""
     code = STREAM.replace("BYTES", str(gigabytes * 2**30))
-    with TemporaryDirectory(
-        dir=folder
-    ) as own:  # a checkpoint that is there already would be refused
+    # A checkpoint that is there already would be refused.
+    with TemporaryDirectory(dir=folder) as own:
         code = code.replace("PATH", repr(str(Path(own) / "checkpoint.npz")))
         start, imported, peak, rows = run_python(code)
     return start / 2**20, imported / 2**20, peak / 2**20, int(rows)
