@@ -15,6 +15,7 @@ from experiments import data
 from experiments.bench.tables import Table, best_of
 from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
 from quapy_nemsis.streaming import fit_stream, read_parquet
+from quapy_nemsis.streaming.sources import PARQUET
 
 WIDTH, GROUP = 50, 100_000
 WORKERS: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
@@ -46,9 +47,7 @@ def stream(n_rows: int, folder: Path) -> Table:
     write_rows(path, n_rows)
 
     def parse() -> None:
-        with pq.ParquetFile(
-            path, pre_buffer=False, buffer_size=2**20
-        ) as file:  # as the source does
+        with pq.ParquetFile(path, **PARQUET) as file:
             for batch in file.iter_batches(batch_size=65_536):
                 for column in batch.columns:
                     column.to_numpy(zero_copy_only=False)

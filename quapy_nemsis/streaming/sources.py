@@ -20,6 +20,8 @@ from numpy.typing import ArrayLike
 from quapy_nemsis._linear import check_integer
 
 Chunk = tuple[Any, np.ndarray]
+#: How Parquet files are opened: buffered and not fetched ahead, so that memory does not grow with the row groups.
+PARQUET = {"pre_buffer": False, "buffer_size": 2**20}
 
 
 class SourceError(ValueError):
@@ -186,8 +188,7 @@ def read_parquet(
     def chunks() -> Iterator[Chunk]:
         import pyarrow.parquet as pq
 
-        # Buffered and not fetched ahead, so that memory does not grow with the size of the row groups.
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
+        with pq.ParquetFile(path, **PARQUET) as file:
             names = _feature_names(file.schema_arrow, target, columns)
             for batch in file.iter_batches(batch_size=rows, columns=[*names, target]):
                 features = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
