@@ -1,0 +1,92 @@
+"""Results that must not change, and files of older versions that must stay loadable."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from quapy_nemsis import load
+from quapy_nemsis.streaming import chunks_of, fit_stream
+from tests.golden import record
+
+VERSION1 = record.FOLDER / "version1"
+FILES = sorted(
+    path.stem for path in VERSION1.glob("*.npz") if path.stem not in ("expected", "checkpoint")
+)
+
+
+def same(found, expected, platform) -> bool:
+    """Bit for bit on the platform of the record, to 1e-9 elsewhere."""
+    if len(found) != len(expected):
+        return False
+    if platform == record.platform_key():
+        return np.array_equal(found, expected, equal_nan=True)
+    return np.allclose(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("group", record.GROUPS)
+def test_results_are_those_of_the_record(group):
+    expected, platform = record.read(group)
+    found = record.compute(group)
+    assert found.keys() == expected.keys()
+    wrong = [name for name in found if not same(found[name], expected[name], platform)]
+    assert not wrong, f"{len(wrong)} of {len(found)} cases differ, such as {wrong[:5]}"
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with np.load(VERSION1 / "expected.npz") as file:
+        return dict(file)
+
+
+def rows_of(name):
+    X, _ = record.points()
+    if "csr" in name:
+        return scipy.sparse.csr_matrix(X)
+    return pd.DataFrame(X, columns=list("abcdef")) if "columns" in name else X
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_version_1_are_read(name, expected):
+    learner = load(VERSION1 / f"{name}.npz")
+    if "unfitted" in name:
+        assert not hasattr(learner, "classes_")
+        assert learner.get_params()["measure"] == "bakld:0.3"
+        return
+    X = rows_of(name)
+    np.testing.assert_allclose(
+        learner.decision_function(X), expected[f"{name}/scores"], rtol=1e-12, atol=1e-12
+    )
+    assert learner.predict(X).tolist() == expected[f"{name}/labels"].tolist()
+    if hasattr(learner, "predict_proba"):
+        np.testing.assert_allclose(
+            learner.predict_proba(X), expected[f"{name}/posteriors"], rtol=1e-9
+        )
+    if not hasattr(learner, "partial_fit"):
+        return
+    y = record.points()[1]
+    y = (np.where(y, "yes", "no") if "text" in name else y.astype(learner.classes_.dtype))[:77]
+    X_more = X.iloc[:77] if isinstance(X, pd.DataFrame) else X[:77]
+    learner.partial_fit(X_more.astype(np.float32) if "csr32" in name else X_more, y)
+    went_on = [*learner.coef_[0], *learner.intercept_]
+    np.testing.assert_allclose(went_on, expected[f"{name}/went on"], rtol=1e-9, atol=1e-9)
+    if hasattr(learner, "predict_proba"):
+        posteriors = expected[f"{name}/went on posteriors"]
+        np.testing.assert_allclose(learner.predict_proba(X), posteriors, rtol=1e-9)
+
+
+def test_a_stream_goes_on_from_a_checkpoint_of_version_1(expected, tmp_path):
+    X, y = record.points()
+    order = np.random.default_rng(2).integers(0, len(y), 3000)
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes((VERSION1 / "checkpoint.npz").read_bytes())
+    learner = load(path)
+    source = chunks_of(X[order], y[order], rows=100)
+    progress = fit_stream(
+        learner, source, classes=[False, True], window=500, checkpoint=path, resume=True
+    )
+    went_on = [*progress.learner.coef_[0], *progress.learner.intercept_]
+    np.testing.assert_allclose(went_on, expected["checkpoint/end"], rtol=1e-9)
+    columns = ("rows", "value", "kld", "ba", "prevalence", "estimate", "drift")
+    curve = [progress.curve[name] for name in columns]
+    np.testing.assert_allclose(curve, expected["checkpoint/curve"], rtol=1e-9)
