@@ -10,9 +10,13 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from quapy_nemsis.batch import CANClassifier
-from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
-from quapy_nemsis.losses import get_loss
+from quapy_nemsis.learners import (
+    CANClassifier,
+    NEMSISClassifier,
+    OnePassMiniBatchClassifier,
+    SCANClassifier,
+    SVMPerfClassifier,
+)
 from quapy_nemsis.measures import (
     BA,
     BAKLD,
@@ -30,13 +34,12 @@ from quapy_nemsis.measures import (
     PseudoMeasure,
     QMean,
     QMeasure,
+    get_loss,
     get_measure,
     make_measure,
 )
 from quapy_nemsis.merging import merge
-from quapy_nemsis.minibatch import OnePassMiniBatchClassifier
 from quapy_nemsis.persistence import load, save
-from quapy_nemsis.structural import SVMPerfClassifier
 
 __version__ = version("quapy-nemsis")
 

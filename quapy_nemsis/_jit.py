@@ -1,4 +1,4 @@
-"""The only place that knows numba's caching, signatures and function pointers.
+"""The only place that knows numba: compiling, caching, signatures and function pointers.
 
 Kernels call a measure through the address of a compiled C function, so one kernel serves every measure and is
 compiled, and cached on disk, once. (A jitted function as an argument would recompile the kernel in every process;
@@ -12,28 +12,86 @@ import re
 import threading
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 import numba
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import carray, cloudpickle, types
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic, overload
+from numba.extending import register_jitable as jitable
+
+__all__ = [
+    "CACHE_VARIABLE",
+    "Kernel",
+    "Record",
+    "Routine",
+    "Wide",
+    "call",
+    "callback",
+    "carray",
+    "cloudpickle",
+    "compiled_result",
+    "flags",
+    "integers",
+    "intrinsic",
+    "ir",
+    "jitable",
+    "overload",
+    "real",
+    "reals",
+    "records",
+    "tables",
+    "types",
+]
 
 real = types.float64
 reals = types.Array(types.float64, 1, "C")
 tables = types.Array(types.float64, 2, "C")
+integers = types.Array(types.int64, 1, "C")
+flags = types.Array(types.boolean, 1, "C")
 
 #: Set to "0" to compile in every process and keep nothing on disk.
 CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"
 
-# The array through which a kernel and a measure talk: what the measure is asked, what it answers, its parameters.
-(ASK_P, ASK_N, ASK_Q1, ASK_Q2, ASK_SHARE, ASK_EPS) = range(6)
-(WEIGHT_POS, WEIGHT_NEG, ZETA1, ZETA1_P, ZETA1_N, ZETA2, ZETA2_P, ZETA2_N) = range(6, 14)
-THETA = 14
-# The same for a loss.
-(ASK_LOSS_P, ASK_LOSS_N, ASK_LOSS_D, ASK_LOSS_SHARE, ASK_LOSS_EPS, LOSS, LOSS_THETA) = range(7)
+
+def records(dtype: np.dtype) -> types.Array:
+    """Type of an array of records."""
+    return types.Array(numba.from_dtype(dtype), 1, "C")
+
+
+@dataclass(frozen=True)
+class Wide:
+    """An argument that has a column for each feature."""
+
+    type: types.Type
+
+
+class Record:
+    """Numbers that a kernel keeps, float64 under names, and what becomes of each when learners are merged.
+
+    Parameters
+    ----------
+    sums : tuple of str
+        Numbers that add up over points.
+    means : tuple of str
+        Numbers that are averaged, in proportion to the points.
+    derived : tuple of str
+        Numbers that follow from others.
+    """
+
+    def __init__(
+        self, sums: tuple[str, ...], means: tuple[str, ...] = (), derived: tuple[str, ...] = ()
+    ):
+        self.sums, self.means, self.derived = sums, means, derived
+        self.dtype = np.dtype([(name, np.float64) for name in (*sums, *means, *derived)])
+
+    def zeros(self) -> np.ndarray:
+        """A record of zeros."""
+        return np.zeros((), dtype=self.dtype)
 
 
 _warned = False
@@ -83,85 +141,29 @@ def call(typingctx, address, table, k):
     return types.void(types.uintp, table, types.uint64), codegen
 
 
-@lru_cache(maxsize=256)
-def duals_callback(
-    gradient: Callable, values: Callable | None, n_theta: int, cacheable: bool = True
-) -> Any:
-    """Compile a measure's functions into one that answers a kernel.
+def callback(function: Callable) -> Any:
+    """Compile ``function(pointer)``, of a pointer to float64, to a C function; its ``address`` goes to a kernel.
 
-    Parameters
-    ----------
-    gradient : callable
-        ``gradient(P, N, x, y, p, eps, theta)``, the six partial derivatives of ζ₁, ζ₂ and Ψ.
-    values : callable or None
-        ``values(P, N, p, eps, theta)``, (ζ₁, ζ₂); None if Ψ is affine, because then they are not needed.
-    n_theta : int
-        Number of the measure's parameters.
-    cacheable : bool, default=True
-        Whether the result may be kept on disk: numba would not notice a change in a user's source.
-
-    Returns
-    -------
-    numba CFunc
-        Its ``address`` goes to the kernel; the object must outlive the call.
+    The object must outlive the call. Compiled code is kept on disk if all of the source belongs to this package: numba
+    would not notice a change in a user's source.
     """
-    length = THETA + n_theta
-    gradient = register_jitable(gradient)
-
-    if values is None:
-
-        def duals(pointer):
-            a = numba.carray(pointer, (length,))
-            a1, a2, b1, b2, g1, g2 = gradient(
-                a[ASK_P], a[ASK_N], a[ASK_Q1], a[ASK_Q2], a[ASK_SHARE], a[ASK_EPS], a[THETA:]
-            )
-            a[WEIGHT_POS] = g1 * a1 + g2 * b1
-            a[WEIGHT_NEG] = g1 * a2 + g2 * b2
-
-    else:
-        values = register_jitable(values)
-
-        def duals(pointer):
-            a = numba.carray(pointer, (length,))
-            a1, a2, b1, b2, g1, g2 = gradient(
-                a[ASK_P], a[ASK_N], a[ASK_Q1], a[ASK_Q2], a[ASK_SHARE], a[ASK_EPS], a[THETA:]
-            )
-            a[WEIGHT_POS] = g1 * a1 + g2 * b1
-            a[WEIGHT_NEG] = g1 * a2 + g2 * b2
-            z1, z2 = values(a[ASK_P], a[ASK_N], a[ASK_SHARE], a[ASK_EPS], a[THETA:])
-            a[ZETA1], a[ZETA1_P], a[ZETA1_N] = z1, a1, a2
-            a[ZETA2], a[ZETA2_P], a[ZETA2_N] = z2, b1, b2
-
-    return _callback(duals, cacheable)
-
-
-@lru_cache(maxsize=256)
-def loss_callback(function: Callable, n_theta: int, cacheable: bool = True) -> Any:
-    """Compile a loss's ``f(P, N, d, p, eps, theta)`` into one that answers a kernel, as `duals_callback` does."""
-    length = LOSS_THETA + n_theta
-    function = register_jitable(function)
-
-    def loss(pointer):
-        a = numba.carray(pointer, (length,))
-        a[LOSS] = function(
-            a[ASK_LOSS_P],
-            a[ASK_LOSS_N],
-            a[ASK_LOSS_D],
-            a[ASK_LOSS_SHARE],
-            a[ASK_LOSS_EPS],
-            a[LOSS_THETA:],
-        )
-
-    return _callback(loss, cacheable)
-
-
-def _callback(function: Callable, cacheable: bool) -> Any:
     signature = types.void(types.CPointer(types.float64))
 
     def build(cached: bool) -> Any:
         return numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(function)
 
-    return _with_cache(build) if cacheable else build(False)
+    return _with_cache(build) if _is_ours(function) else build(False)
+
+
+def _is_ours(thing: Any) -> bool:
+    """Whether a function, and every function in its closure, comes from this package."""
+    function = getattr(thing, "py_func", thing)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return not callable(thing)
+    inside = (cell.cell_contents for cell in function.__closure__ or ())
+    here = Path(__file__).resolve().parent
+    return here in Path(code.co_filename).resolve().parents and all(map(_is_ours, inside))
 
 
 def compiled_result(function: Callable, what: str) -> int | str:
@@ -229,39 +231,65 @@ class Routine:
         return self.compiled(*arguments)
 
 
-class Kernel:
-    """A compiled loop over rows, built on the first call for each type of rows.
+class Rows(Protocol):
+    """Checked rows of a matrix (see `quapy_nemsis._kernels.rows`)."""
 
-    Its signature must be explicit, so that the same kernel takes arrays that may be written and read-only ones (memory
-    maps).
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What compiled code reads."""
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+
+    def __len__(self) -> int: ...
+
+
+class Kernel:
+    """A compiled loop over rows in a given order, built on the first call for each type of rows.
+
+    Compiled code does not look where it reads and writes. So rows are checked when they are made, and here it is
+    checked that the other arguments fit them. The signature is explicit, so that the same kernel takes arrays that may
+    be written and read-only ones (memory maps).
 
     Parameters
     ----------
     function : callable
-        The loop; its first argument is a tuple of arrays, the rows (see `quapy_nemsis._kernels.rows`).
+        The loop; its first arguments are a tuple of arrays, the rows, and the order in which they are taken.
     returns : numba type
         Type of the result.
     *arguments : numba types
-        Types of the arguments after the rows.
+        Types of the arguments after the order. Flags have one entry for each row, `Wide` arguments a column for each
+        feature.
     """
 
-    def __init__(self, function: Callable, returns: types.Type, *arguments: types.Type):
+    def __init__(self, function: Callable, returns: types.Type, *arguments: types.Type | Wide):
         self.function = function
         self.returns = returns
-        self.arguments = arguments
+        self.wide = [k for k, kind in enumerate(arguments) if isinstance(kind, Wide)]
+        self.labels = [k for k, kind in enumerate(arguments) if kind is flags]
+        self.arguments = [kind.type if isinstance(kind, Wide) else kind for kind in arguments]
         self.compiled: dict[tuple, Any] = {}
 
-    def __call__(self, rows: tuple, *arguments: Any) -> Any:
-        key = tuple((part.dtype.char, part.ndim) for part in rows)
+    def __call__(self, rows: Rows, order: np.ndarray, *arguments: Any) -> Any:
+        if len(order) and not (0 <= order.min() and order.max() < len(rows)):
+            raise ValueError(f"the order names rows that are not there: there are {len(rows)} rows")
+        if any(len(arguments[k]) != len(rows) for k in self.labels):
+            raise ValueError(f"there must be one label for each of the {len(rows)} rows")
+        if any(arguments[k].shape[1] != rows.width for k in self.wide):
+            raise ValueError(f"the rows have {rows.width} features, the weights are for others")
+        arrays = rows.arrays
+        key = tuple((part.dtype.char, part.ndim) for part in arrays)
         if key not in self.compiled:
             with _compiling:  # threads that come together compile once
                 if key not in self.compiled:
-                    self.compiled[key] = self._compile(rows)
-        return self.compiled[key](rows, *arguments)
+                    self.compiled[key] = self._compile(arrays)
+        return self.compiled[key](arrays, order, *arguments)
 
-    def _compile(self, rows: tuple) -> Any:
+    def _compile(self, arrays: tuple[np.ndarray, ...]) -> Any:
         parts = [
             types.Array(numba.from_dtype(part.dtype), part.ndim, "C", readonly=True)
-            for part in rows
+            for part in arrays
         ]
-        return _compile(self.function, self.returns(types.Tuple(parts), *self.arguments))
+        signature = self.returns(types.Tuple(parts), integers, *self.arguments)
+        return _compile(self.function, signature)

@@ -37,10 +37,13 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis._state import Settings, State
-from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
-from quapy_nemsis.merging import Learner, merge_states
-from quapy_nemsis.online import HISTORY
+from quapy_nemsis._validation import canonical, two_classes
+from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
+from quapy_nemsis.learners.base import HISTORY
+from quapy_nemsis.learners.calibration import calibrate
+from quapy_nemsis.learners.state import State
+from quapy_nemsis.learners.tuning import tune
+from quapy_nemsis.merging import Learner
 
 # How many rows, over all partitions, step size and radius are chosen on and posteriors are calibrated on, and how many
 # of each class are among them at least: two for each fifth that tuning holds out.
@@ -78,7 +81,7 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
     if not isinstance(learner, NEMSISClassifier | SCANClassifier):
         raise TypeError(f"NEMSIS and SCAN can be distributed; got {type(learner).__name__}")
     learner = clone(learner)
-    settings = learner._settings()
+    learner.settings()  # says what is wrong with the parameters
     checked = (dask.delayed(_check_block)(pair, i) for i, pair in enumerate(_pairs(X, y)))
     blocks = dict(enumerate(dask.persist(*checked)))
     facts = dask.compute({i: dask.delayed(_facts)(block) for i, block in blocks.items()})[0]
@@ -90,7 +93,7 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
         alone = [dask.delayed(_fit_alone)(learner, block) for block in blocks.values()]
         (learner,) = dask.compute(*alone)
     else:
-        _fit_together(learner, settings, blocks, list(facts.values()), verbose)
+        _fit_together(learner, blocks, list(facts.values()), verbose)
     if names is not None:
         learner.feature_names_in_ = np.array(names, dtype=object)
     return learner
@@ -242,27 +245,28 @@ def _agree(facts: dict[int, _Facts]) -> None:
                 )
 
 
-def _fit_together(
-    learner: Learner, settings: Settings, blocks: dict, facts: list[_Facts], verbose: int
-) -> None:
+def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: int) -> None:
     """Train a learner on several blocks."""
     labels, counts = (np.concatenate(column) for column in list(zip(*facts, strict=True))[:2])
-    classes = learner._two_classes(np.unique(labels))
+    classes = two_classes(np.unique(labels), learner)
     totals = np.array([counts[labels == label].sum() for label in classes])
     learner.n_features_in_ = facts[0].common["numbers of features"]
     seed = int(check_random_state(learner.random_state).randint(2**31 - 1))
     sizes = [fact.rows for fact in facts]
     X, positive, added = _gather(list(blocks.values()), sizes, classes, totals, seed)
     rng = np.random.default_rng(seed)
-    settings = learner._tune(X, positive, settings, rng)
-    state = learner._state_type.start(learner.n_features_in_, settings)
-    state = _rounds(learner, blocks, state, settings, classes, seed, verbose)
-    learner.history_ = {column: [] for column in HISTORY}
-    learner._keep(state, [], settings, classes)
-    learner._calibrate(X, positive, settings, rng)
+    settings, table = learner.settings(), {}
+    tuned = tune(X, positive, settings, learner.state_type, learner.n_passes, rng)
+    if tuned is not None:
+        settings, table = tuned.settings, tuned.table
+    state = learner.state_type.start(learner.n_features_in_, settings)
+    state = _rounds(learner, blocks, state, classes, seed, verbose)
+    learner.history_, learner.tuning_ = {column: [] for column in HISTORY}, table
+    learner.take_over(state, classes)
+    learner.calibration_ = calibrate(state, X, positive, tuned, rng)
     if added:
         # The sample has more of the rare class than is its share, and posteriors should not.
-        points = learner._calibration
+        points = learner.calibration_
         factors = totals / totals.sum() / [np.mean(~positive), np.mean(positive)]
         points.weights = points.weights * factors[points.positive.astype(int)]
 
@@ -305,17 +309,16 @@ def _stacked(matrices: Sequence) -> Any:
 def _rounds(
     learner: Learner,
     blocks: dict,
-    state: State,
-    settings: Settings,
+    state: State[Any],
     classes: np.ndarray,
     seed: int,
     verbose: int,
-) -> State:
+) -> State[Any]:
     for i in range(learner.n_passes):
         base = dask.delayed(state)
         tasks = [
             dask.delayed(_local_pass)(
-                base, block, classes[1], settings, learner.shuffle, (seed, i + 1, number)
+                base, block, classes[1], learner.shuffle, (seed, i + 1, number)
             )
             for number, block in enumerate(blocks.values())
         ]
@@ -326,12 +329,12 @@ def _rounds(
                 f"the weights became infinite or NaN in partition {failed[0]}: scale the features "
                 f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {learner.eta0!r})"
             )
-        state = merge_states(list(states), settings, state)
+        state = state.merge(list(states), state)
         if verbose:
-            value = state.value(settings.measure)
+            measure = state.settings.measure
             print(
                 f"{type(learner).__name__}: round {i + 1}/{learner.n_passes}, {state.t} samples, "
-                f"{settings.measure.name} {value:.5f}",
+                f"{measure.name} {measure.value(*state.rates()):.5f}",
                 flush=True,
             )
     return state
@@ -362,9 +365,7 @@ def _check_block(pair: tuple, number: int) -> _Block:
         )
     except ValueError as error:
         raise ValueError(f"partition {number}: {error}") from error
-    if scipy.sparse.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+    X = canonical(X)
     named = names and all(isinstance(name, str) for name in names)
     return _Block(X, y, names if named else None)
 
@@ -409,12 +410,12 @@ def _sample(
 
 
 def _local_pass(
-    base: State, block: _Block, label: Any, settings: Settings, shuffle: bool, seed: tuple
-) -> State | None:
+    base: State[Any], block: _Block, label: Any, shuffle: bool, seed: tuple
+) -> State[Any] | None:
     y = block.y
     order = np.random.default_rng(seed).permutation(len(y)) if shuffle else np.arange(len(y))
     state = base.copy()
-    return state if state.walk(as_rows(block.X), y == label, order, settings) else None
+    return state if state.learn(as_rows(block.X), y == label, order) else None
 
 
 def _labels(part: Any, learner: Learner) -> np.ndarray:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from quapy_nemsis._kernels import nemsis as k
-from quapy_nemsis._state import ScanSettings, ScanState, Settings, State
-from quapy_nemsis.calibration import Calibration
-from quapy_nemsis.classifiers import NEMSISClassifier, SCANClassifier
-from quapy_nemsis.tuning import Race
+from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
+from quapy_nemsis.learners.calibration import Calibration
 
 Learner = NEMSISClassifier | SCANClassifier
-
-# Of the scalars, those that are sums over points.
-_SUMS = [k.STEPS, k.POSITIVES, k.REWARD_POS, k.REWARD_NEG, k.Q1, k.Q2, k.SIZES]
+L = TypeVar("L", NEMSISClassifier, SCANClassifier)
 
 
-def merge(learners: list[Learner], base: Learner | None = None) -> Learner:
+def merge(learners: Sequence[L], base: L | None = None) -> L:
     """One learner out of several that were trained on different rows.
 
     Counts and sums of rewards add up exactly. Weights, and averaged weights, are means in proportion to the points that
@@ -52,81 +48,19 @@ def merge(learners: list[Learner], base: Learner | None = None) -> Learner:
     569
     """
     _check(learners, base)
-    first = copy.deepcopy(learners[0])
-    settings = first._chosen(first._settings())
-    start = _runner(base._state) if base is not None else None
-    state = merge_states([_runner(learner._state) for learner in learners], settings, start)
-    if isinstance(first._state, Race):  # which knows what the step size was chosen out of
-        first._state.states[first._state.best] = state
-        state = first._state
-    first._keep(state, [], settings, first.classes_)
-    first._calibration = _joined(learners, base)
-    return first
-
-
-def merge_states(states: list[State], settings: Settings, base: State | None = None) -> State:
-    """The same for what learners carry along."""
-    moved = [state for state in states if base is None or state.t > base.t]
-    if len(moved) <= 1:
-        return (moved or states)[0].copy()
-    # SCAN's epochs are those of the learner that is furthest.
-    merged = max(moved, key=lambda state: state.t).copy()
-    scalars = np.array([state.scalars for state in moved])
-    known = base.scalars[_SUMS] if base is not None else np.zeros(len(_SUMS))
-    merged.scalars[_SUMS] = known + (scalars[:, _SUMS] - known).sum(axis=0)
-    learned = np.array([state.steps - (base.steps if base is not None else 0) for state in moved])
-    if learned.any():  # in a level phase of SCAN nothing is
-        share = learned / learned.sum()
-        merged.v = share @ np.array([state.scalars[k.SCALE] * state.v for state in moved])
-        merged.scalars[k.SCALE] = 1.0
-        merged.scalars[k.NORM2] = merged.v @ merged.v
-        merged.scalars[k.INTERCEPT] = share @ scalars[:, k.INTERCEPT]
-        _set_average(merged, [state.model(settings.average) for state in moved], share, settings)
-    merged.seconds = max(state.seconds for state in moved)
-    if isinstance(merged, ScanState):
-        _join_phases(merged, moved, settings, base)
+    merged = copy.deepcopy(learners[0])
+    states = [learner.state_ for learner in learners]
+    start = base.state_ if base is not None else None
+    if len({type(state) for state in (*states, start) if state is not None}) > 1:
+        # Some know what their step size was chosen out of, others were given it.
+        states = [state.settled() for state in states]
+        start = start.settled() if start is not None else None
+    merged.take_over(states[0].merge(states, start), merged.classes_)
+    merged.calibration_ = _joined(learners, base)
     return merged
 
 
-def _set_average(merged: State, models: list, share: np.ndarray, settings: Settings) -> None:
-    """Let the sums of both windows be those of iterates that all equal the mean of the averaged models."""
-    weights = share @ np.array([weights for weights, _ in models])
-    intercept = float(share @ [intercept for _, intercept in models])
-    now, past = merged.windows(settings.average)
-    merged.scalars[k.SCALE_SUM] = 0.0
-    merged.lag, merged.before = -now * weights, past * weights
-    merged.scalars[k.INTERCEPT_SUM] = now * intercept
-    merged.scalars[k.INTERCEPT_BEFORE] = past * intercept
-
-
-def _join_phases(
-    merged: ScanState, states: list[ScanState], settings: ScanSettings, base: ScanState | None
-) -> None:
-    """Add up what learners in the merged one's phase have taken of it; it may be over with that."""
-    seen = base.judged if base is not None else 0
-    merged.judged = seen + sum(state.judged - seen for state in states)
-    here = [state for state in states if state.phase == merged.phase]
-    start = base if base is not None and base.phase == merged.phase else None
-    length = start.left if start is not None else settings.phase_length(*merged.phase)
-    merged.left = max(length - sum(length - state.left for state in here), 0)
-    merged.level = float(
-        np.average([state.level for state in here], weights=[state.t for state in here])
-    )
-    if merged.learning:
-        return
-    known = start.sums if start is not None else np.zeros_like(merged.sums)
-    merged.sums = known + sum(state.sums - known for state in here)
-    if start is None:
-        merged.weights, merged.intercept = merged.model(settings.average)
-
-
-def _runner(state: State | Race) -> State:
-    """The state itself, or of a race that is over its winner's."""
-    over = isinstance(state, Race) and len(state.alive) == 1
-    return state.states[state.best] if over else state
-
-
-def _check(learners: list[Learner], base: Learner | None) -> None:
+def _check(learners: Sequence[Learner], base: Learner | None) -> None:
     if not isinstance(learners, Sequence):
         raise TypeError(f"give a list of learners, merge([a, b]); got {type(learners).__name__}")
     if not learners:
@@ -135,9 +69,9 @@ def _check(learners: list[Learner], base: Learner | None) -> None:
     for learner in [*learners, *([base] if base is not None else [])]:
         if not isinstance(learner, Learner):
             raise TypeError(f"NEMSIS and SCAN learners can be merged; got {type(learner).__name__}")
-        if not hasattr(learner, "_state"):
+        if not hasattr(learner, "state_"):
             raise ValueError("a learner to be merged is not fitted")
-        if isinstance(_runner(learner._state), Race):
+        if not learner.state_.is_settled():
             raise ValueError(
                 "a learner is still choosing its step size: give eta0 to merge streams"
             )
@@ -159,9 +93,9 @@ def _check(learners: list[Learner], base: Learner | None) -> None:
         )
 
 
-def _joined(learners: list[Learner], base: Learner | None) -> Calibration:
+def _joined(learners: Sequence[Learner], base: Learner | None) -> Calibration:
     """Calibration on the points of all learners, after what all of them have kept of the base's."""
-    parts = [learner._calibration for learner in learners]
+    parts = [learner.calibration_ for learner in learners]
     known = [0] * len(parts)
     if base is not None:
         # Points are kept in their order: a learner's own are the last ones.

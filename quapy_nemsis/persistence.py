@@ -1,18 +1,17 @@
 """Learners on disk, without pickle: files that hold numbers and names, and cannot run code.
 
-A file is a numpy ``.npz`` archive, not compressed, of arrays ``a0``, ``a1``, … and one string array ``header``, JSON
-with
+A file is a numpy ``.npz`` archive, not compressed, of named arrays and one string array ``header``, JSON with
 
-* ``format``: "quapy-nemsis"; ``version``: of the format, 1; ``written_by``: version of the package;
-* ``learner``: the object as a tree of plain values, where ``{"array": k}`` stands for array k (each occurs once),
-  ``{"number": "nan"}`` (or "inf", "-inf") for a number that JSON has not, ``{"tuple": […]}`` for a tuple,
-  ``{"dict": {…}}`` for a dictionary, and ``{"object": NAME, "state": {…}}`` for an object of one of the classes listed
-  in `quapy_nemsis._saved` (nothing else is built), with all of its attributes and no others;
-* ``extra``: what a checkpoint knows beside the learner, a tree of the same kind;
-* ``digest``: SHA-256 of the trees and of all arrays.
+* ``format``: "quapy-nemsis"; ``version``: of the format, 2; ``written_by``: version of the package;
+* ``class`` and ``parameters`` of the learner; ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that JSON
+  has not, ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
+* ``extra``: what a checkpoint knows beside the learner, plain values;
+* ``digest``: SHA-256 of all of this and of all arrays.
 
-The digest tells what was damaged, not who wrote it. Compiled code does not look where it reads and writes, so a learner
-is checked before it is handed out: names, types, the shapes of its arrays, and that its parts fit together.
+The arrays are what the learner's `to_arrays` gives, under the same names. The digest tells what was damaged, not who
+wrote it. Compiled code does not look where it reads and writes, so a learner is checked before it is handed out: names,
+types, the shapes of its arrays, and that its parts fit together. Files of version 1 are read by
+`quapy_nemsis._version1`.
 """
 
 from __future__ import annotations
@@ -23,20 +22,33 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from quapy_nemsis import calibration
-from quapy_nemsis._saved import LEARNERS, build, check, classes
+from quapy_nemsis import learners
+from quapy_nemsis._files import replacing
+from quapy_nemsis._version1 import from_version1
+from quapy_nemsis.learners.base import LinearClassifier
+from quapy_nemsis.learners.state import Arrays
+from quapy_nemsis.measures import Measure, get_loss, get_measure
 
-FORMAT, VERSION = "quapy-nemsis", 1
+FORMAT, VERSION = "quapy-nemsis", 2
+LEARNERS: dict[str, type[LinearClassifier]] = {
+    kind.__name__: kind
+    for kind in (
+        learners.NEMSISClassifier,
+        learners.SCANClassifier,
+        learners.CANClassifier,
+        learners.SVMPerfClassifier,
+        learners.OnePassMiniBatchClassifier,
+    )
+}
 
 
-def save(learner: Any, path: str | os.PathLike) -> None:
+def save(learner: LinearClassifier, path: str | os.PathLike[str]) -> None:
     """Write a learner to a file, all or nothing.
 
     Text labels come back as numpy strings, also where they were Python objects.
@@ -44,7 +56,7 @@ def save(learner: Any, path: str | os.PathLike) -> None:
     Parameters
     ----------
     learner : estimator
-        Any classifier of this package, fitted or not. Measures of one's own are functions, and cannot be written:
+        Any classifier of this package, fitted or not. Custom measures are functions, and cannot be written:
         pickle holds these. Nor can a `random_state` that is a generator.
     path : str or path-like
         The file; replaced if it is there.
@@ -66,52 +78,38 @@ def save(learner: Any, path: str | os.PathLike) -> None:
     write(learner, path)
 
 
-def write(learner: Any, path: str | os.PathLike, extra: Any = None) -> None:
-    """The same, with plain values that belong to the learner."""
-    if not isinstance(learner, LEARNERS):
-        names = ", ".join(kind.__name__ for kind in LEARNERS)
+def write(learner: LinearClassifier, path: str | os.PathLike[str], extra: Any = None) -> None:
+    """Write a learner, with plain values that belong to it."""
+    name = type(learner).__name__
+    if LEARNERS.get(name) is not type(learner):
         raise TypeError(
-            f"save takes {names}; got {type(learner).__name__} (of a quantifier, save its classifier_)"
+            f"save takes {', '.join(LEARNERS)}; got {name} (of a quantifier, save its classifier_)"
         )
-    arrays: list[np.ndarray] = []
-    tree = [_encode(learner, arrays, "the learner"), _encode(extra, arrays, "extra")]
-    _restored(tree, arrays)  # what cannot be loaded is not written
+    content = {
+        "class": name,
+        "parameters": {
+            key: _encode(value, f"the learner's {key}")
+            for key, value in learner.get_params(deep=False).items()
+        },
+        "extra": _encode(extra, "extra"),
+    }
+    fitted = hasattr(learner, "classes_")
+    arrays = (
+        {key: _plain(array, key) for key, array in learner.to_arrays().items()} if fitted else {}
+    )
+    _restored(content, arrays)  # what cannot be loaded is not written
     header = {
         "format": FORMAT,
         "version": VERSION,
         "written_by": version("quapy-nemsis"),
-        "learner": tree[0],
-        "extra": tree[1],
-        "digest": _digest(tree, arrays),
+        **content,
+        "digest": _digest(content, arrays),
     }
-    path = Path(path)
-    # Always the same name: what a process that was killed leaves behind is gone with the next write.
-    temporary = path.parent / f".{path.name}.part"
-    try:
-        temporary.unlink(missing_ok=True)
-        with open(temporary, "xb") as file:
-            named = {f"a{k}": array for k, array in enumerate(arrays)}
-            np.savez(file, header=np.array(json.dumps(header)), **named)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    with replacing(path) as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
 
-def _sync_folder(folder: Path) -> None:
-    """Have the new name of a file on disk too, where folders can be opened (not on Windows)."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def load(path: str | os.PathLike) -> Any:
+def load(path: str | os.PathLike[str]) -> Any:
     """Read a learner that `save` wrote.
 
     Parameters
@@ -142,8 +140,8 @@ def load(path: str | os.PathLike) -> Any:
     return read(path)[0]
 
 
-def read(path: str | os.PathLike) -> tuple[Any, Any]:
-    """The same, with the values that were written along."""
+def read(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """The learner of a file, and the values that were written along."""
     broken = f"is broken, cut short or no file of {FORMAT}"
     with open(path, "rb") as file:
         with _refused(path, broken):
@@ -153,18 +151,20 @@ def read(path: str | os.PathLike) -> tuple[Any, Any]:
                 raise ValueError("write learners with quapy_nemsis.save")
         _check_version(path, header)
         with _refused(path, broken):
-            n_arrays = len(archive.infolist()) - 1
-            arrays = [_member(archive, f"a{k}") for k in range(n_arrays)]
+            names = sorted(name.removesuffix(".npy") for name in archive.namelist())
+            arrays = {name: _member(archive, name) for name in names if name != "header"}
     with _refused(path, "was changed or damaged"):
-        tree = [header["learner"], header["extra"]]
-        if header["digest"] != _digest(tree, arrays):
+        content = CONTENT[header["version"]](header)
+        if header["digest"] != _digest(content, arrays):
             raise ValueError("its digest does not match its content")
     with _refused(path, "does not hold a learner of this package"):
-        return _restored(tree, arrays)
+        if header["version"] == 1:
+            content, arrays = from_version1(content, arrays)
+        return _restored(content, arrays)
 
 
 @contextmanager
-def _refused(path: str | os.PathLike, why: str) -> Iterator[None]:
+def _refused(path: str | os.PathLike[str], why: str) -> Iterator[None]:
     """Turn whatever goes wrong into a ValueError that names the file."""
     try:
         yield
@@ -174,14 +174,14 @@ def _refused(path: str | os.PathLike, why: str) -> Iterator[None]:
         raise ValueError(f"{path} {why}: {str(error) or type(error).__name__}") from error
 
 
-def _check_version(path: str | os.PathLike, header: dict) -> None:
+def _check_version(path: str | os.PathLike[str], header: dict) -> None:
     found = header.get("version")
     if type(found) is int and found > VERSION:
         raise ValueError(
             f"{path} is of format version {found}, written by quapy-nemsis "
-            f"{header.get('written_by')}; this one reads version {VERSION}: install a newer quapy-nemsis"
+            f"{header.get('written_by')}; this one reads versions up to {VERSION}: install a newer quapy-nemsis"
         )
-    if type(found) is not int or found != VERSION:
+    if type(found) is not int or found < 1:
         raise ValueError(f"{path} was changed or damaged: there is no format version {found!r}")
 
 
@@ -211,23 +211,34 @@ def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return np.lib.format.read_array(member, allow_pickle=False)
 
 
-def _digest(tree: Any, arrays: list[np.ndarray]) -> str:
-    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
+#: What the digest of each version is of.
+CONTENT = {
+    1: lambda header: [header["learner"], header["extra"]],
+    2: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
+}
+
+
+def _digest(content: Any, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    version1 = isinstance(content, list)  # whose arrays have numbers, a0, a1, …, and no names
+    for name in sorted(arrays, key=lambda name: (len(name), name) if version1 else (0, name)):
+        array = arrays[name]
+        digest.update(f"{'' if version1 else name}{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
-def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:
-    """A value as a tree; its arrays are appended."""
-    if isinstance(value, np.ndarray):
-        if value.dtype == object and all(isinstance(entry, str) for entry in value.flat):
-            value = value.astype(str)
-        if value.dtype == object:
-            raise TypeError(f"{where} is an array of objects, which cannot be saved; use pickle")
-        arrays.append(np.asarray(value, order="C"))
-        return {"array": len(arrays) - 1}
+def _plain(array: np.ndarray, where: str) -> np.ndarray:
+    """An array as a file holds it; text is stored as text, also where it was Python objects."""
+    if array.dtype == object and all(isinstance(entry, str) for entry in array.flat):
+        array = array.astype(str)
+    if array.dtype == object:
+        raise TypeError(f"{where} is an array of objects, which cannot be saved; use pickle")
+    return np.asarray(array, order="C")
+
+
+def _encode(value: Any, where: str) -> Any:
+    """A value as JSON."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | str):
@@ -235,57 +246,58 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"number": repr(value)}
     if isinstance(value, list | tuple):
-        entries = [_encode(entry, arrays, f"{where}[{k}]") for k, entry in enumerate(value)]
-        return entries if isinstance(value, list) else {"tuple": entries}
+        return [_encode(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
     if isinstance(value, dict):
-        return {"dict": {name: _encode(v, arrays, f"{where}.{name}") for name, v in value.items()}}
-    kind = type(value).__name__
-    if classes().get(kind) is not type(value):
-        raise TypeError(
-            f"{where} is a {kind}, which cannot be saved: only numbers, names and the measures of this package can. "
-            "Use pickle, or a seed that is an integer"
-        )
-    state = {
-        name: _encode(entry, arrays, f"{where}.{name}")
-        for name, entry in vars(value).items()
-        if not _is_derived(value, name)
-    }
-    return {"object": kind, "state": state}
+        return {"dict": {name: _encode(v, f"{where}.{name}") for name, v in value.items()}}
+    for kind in ("measure", "loss", "loss of measure"):
+        if isinstance(value, Measure) and _same(kind, value):
+            return {kind: value.name}
+    raise TypeError(
+        f"{where} is a {type(value).__name__}, which cannot be saved: only numbers, names and the measures of this "
+        "package can. Use pickle, or a seed that is an integer"
+    )
 
 
-def _is_derived(value: Any, name: str) -> bool:
-    """Whether an attribute is a cached result."""
-    return isinstance(value, calibration.Calibration) and name in ("_curve", "_sigmoid")
+def _same(kind: str, value: Measure) -> bool:
+    """Whether an object follows from its name; a custom measure does not."""
+    try:
+        return bool(_decode({kind: value.name}) == value)
+    except ValueError:
+        return False
 
 
-def _restored(tree: list, arrays: list[np.ndarray]) -> tuple[Any, Any]:
-    """The learner and what goes with it, checked."""
-    left = dict(enumerate(arrays))
-    learner, extra = _decode(tree, left)
-    if not isinstance(learner, LEARNERS):
-        raise ValueError(f"it holds a {type(learner).__name__}")
-    check(learner, getattr(learner, "n_features_in_", 0))
-    if left:
-        raise ValueError(f"arrays {sorted(left)} belong to nothing")
-    return learner, extra
-
-
-def _decode(tree: Any, arrays: dict[int, np.ndarray]) -> Any:
-    """The inverse of `_encode`; arrays are taken out."""
+def _decode(tree: Any) -> Any:
+    """The inverse of `_encode`."""
     match tree:
         case list():
-            return [_decode(entry, arrays) for entry in tree]
-        case {"array": int(k)} if k in arrays:
-            return arrays.pop(k)
+            return [_decode(entry) for entry in tree]
         case {"number": "nan" | "inf" | "-inf" as number}:
             return float(number)
-        case {"tuple": list(entries)}:
-            return tuple(_decode(entry, arrays) for entry in entries)
         case {"dict": dict(entries)}:
-            return {name: _decode(entry, arrays) for name, entry in entries.items()}
-        case {"object": kind, "state": dict(state)}:
-            parts = {name: _decode(entry, arrays) for name, entry in state.items()}
-            return build(classes()[kind], parts)
+            return {name: _decode(entry) for name, entry in entries.items()}
+        case {"measure": str(name)}:
+            return get_measure(name)
+        case {"loss": str(name)}:
+            return get_loss(name)
+        case {"loss of measure": str(name)}:
+            return get_loss(get_measure(name))
         case dict():
             raise ValueError(f"there is nothing that {str(tree)[:80]} stands for")
     return tree
+
+
+def _restored(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Any, Any]:
+    """The learner and what goes with it, checked."""
+    kind = LEARNERS.get(content["class"])
+    if kind is None:
+        raise ValueError(f"it holds a {content['class']}")
+    parameters = {name: _decode(value) for name, value in content["parameters"].items()}
+    if parameters.keys() != kind().get_params(deep=False).keys():
+        raise ValueError(f"{kind.__name__} has other parameters than {', '.join(parameters)}")
+    learner = kind(**parameters)
+    if arrays:
+        coef = arrays.get("coef", np.zeros(0))
+        reader = Arrays(arrays, coef.shape[-1] if coef.ndim else 0)
+        learner.from_arrays(reader)
+        reader.finish()
+    return learner, _decode(content["extra"])

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import quapy.functional as F
 from numpy.typing import ArrayLike
-from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
 from sklearn.utils.validation import check_is_fitted
 
-from quapy_nemsis.batch import CANClassifier, CANParameters
-from quapy_nemsis.classifiers import (
-    NEMSISClassifier,
-    NEMSISParameters,
-    SCANClassifier,
-    SCANParameters,
-)
-from quapy_nemsis.measures import Measure
-from quapy_nemsis.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
-from quapy_nemsis.structural import SVMPerfClassifier
+
+@contextmanager
+def _unchanged_style() -> Iterator[None]:
+    """Give matplotlib's settings back as they were: importing QuaPy changes them for the whole process."""
+    loaded = sys.modules.get("matplotlib")
+    before = loaded.rcParams.copy() if loaded is not None else None
+    yield
+    import matplotlib
+
+    known = before if before is not None else matplotlib.rcParamsOrig.copy()
+    for name, value in matplotlib.rcParams.copy().items():
+        if value != known[name]:
+            matplotlib.rcParams[name] = known[name]
+
+
+with _unchanged_style():
+    import quapy.functional as F
+    from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
+
+from quapy_nemsis.learners.base import LinearClassifier, OnlineClassifier
+from quapy_nemsis.learners.can import CANClassifier, CANParameters
+from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
+from quapy_nemsis.learners.nemsis import NEMSISClassifier, NEMSISParameters
+from quapy_nemsis.learners.scan import SCANClassifier, SCANParameters
+from quapy_nemsis.learners.svmperf import SVMPerfClassifier, SVMPerfParameters
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier):
@@ -30,13 +50,13 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
     """
 
     #: The learner; it takes the quantifier's own parameters.
-    learner: type
+    learner: ClassVar[type[LinearClassifier]]
 
     # What QuaPy's own constructor would set: the classifier is always trained, and needs no validation split.
     fit_classifier = True
     val_split = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train the learner.
 
         Parameters
@@ -87,9 +107,11 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
 
 
 class _OnlineClassifyAndCount(_ClassifyAndCount):
-    """The same with an online learner."""
+    """A classify-and-count quantifier of an online learner, with `partial_fit`."""
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Any:
+    learner: ClassVar[type[OnlineClassifier[Any]]]
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Train the learner on further points, in the order given.
 
         Parameters
@@ -186,7 +208,7 @@ class OnePassMiniBatch(OnePassMiniBatchParameters, _OnlineClassifyAndCount):
     learner = OnePassMiniBatchClassifier
 
 
-class SVMPerf(_ClassifyAndCount):
+class SVMPerf(SVMPerfParameters, _ClassifyAndCount):
     """Quantifier that counts the predictions of a `SVMPerfClassifier`, the structural SVM of any loss.
 
     Its parameters are those of `quapy_nemsis.SVMPerfClassifier`, on the quantifier itself. `SVMKLD`, `SVMNKLD`,
@@ -204,47 +226,28 @@ class SVMPerf(_ClassifyAndCount):
 
     learner = SVMPerfClassifier
 
-    def __init__(
-        self,
-        loss: str | Measure = "kld",
-        *,
-        C: float = 100.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        verbose: int = 0,
-    ):
-        self.loss = loss
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.verbose = verbose
+
+@dataclass(eq=False, repr=False)
+class _FixedLossParameters:
+    """Parameters of a structural SVM whose loss is in its name."""
+
+    _: KW_ONLY
+    C: float = 100.0
+    tol: float = 1e-3
+    max_iter: int = 1000
+    fit_intercept: bool = True
+    warm_start: bool = False
+    verbose: int = 0
 
 
-class _FixedLoss(SVMPerf):
+class _FixedLoss(_FixedLossParameters, _ClassifyAndCount):
     """A structural SVM with a name of its own."""
 
-    def __init__(
-        self,
-        *,
-        C: float = 100.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        verbose: int = 0,
-    ):
-        super().__init__(
-            type(self).loss,
-            C=C,
-            tol=tol,
-            max_iter=max_iter,
-            fit_intercept=fit_intercept,
-            verbose=verbose,
-        )
+    learner = SVMPerfClassifier
+    loss: ClassVar[str]
 
     def _learner_parameters(self) -> dict[str, Any]:
-        return {"loss": type(self).loss, **super()._learner_parameters()}
+        return {"loss": self.loss, **super()._learner_parameters()}
 
 
 class SVMKLD(_FixedLoss):
@@ -308,7 +311,7 @@ class SVMRAE(_FixedLoss):
 
 
 class SVMQ(_FixedLoss):
-    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count together (see `SVMPerf`).
+    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count together, the loss "qrecall" (see `SVMPerf`).
 
     Examples
     --------
@@ -319,4 +322,4 @@ class SVMQ(_FixedLoss):
     array([0.4, 0.6])
     """
 
-    loss = "q"
+    loss = "qrecall"

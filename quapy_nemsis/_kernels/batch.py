@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from quapy_nemsis._jit import Kernel, real, reals, tables
+from quapy_nemsis._jit import Kernel, Wide, real, reals, tables, types
 from quapy_nemsis._kernels.rows import AHEAD, axpy, dot, prefetch
-
-_order = types.Array(types.int64, 1, "C")
 
 
 def _score(rows, order, w, b, out):
@@ -28,5 +25,5 @@ def _add(rows, order, factors, w):
             axpy(rows, order[at], factors[at], w, np.uint64(0))
 
 
-score = Kernel(_score, types.void, _order, tables, real, reals)
-add = Kernel(_add, types.void, _order, reals, tables)
+score = Kernel(_score, types.void, Wide(tables), real, reals)
+add = Kernel(_add, types.void, reals, Wide(tables))

@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import types
 
-from quapy_nemsis._jit import Kernel, real, reals, tables
+from quapy_nemsis._jit import (
+    Kernel,
+    Record,
+    Wide,
+    flags,
+    integers,
+    real,
+    reals,
+    records,
+    tables,
+    types,
+)
 from quapy_nemsis._kernels.rows import AHEAD, dot, prefetch
-from quapy_nemsis.rewards import reward
+from quapy_nemsis.surrogates import reward
 
-# What `sums` holds.
-SUM_POS, COUNT_POS, SUM_NEG, COUNT_NEG = range(4)
+#: Rewards of each class, and how many points they are of.
+SUMS = Record(sums=("reward_pos", "positives", "reward_neg", "negatives"))
 
 
-def _level(rows, positive, order, reward_kind, counts, bound, w, b, sums, taken):
+def _level(rows, order, positive, reward_kind, counts, bound, w, b, sums, taken):
     """Add the rewards of ``rows`` in ``order``, for one model per row of ``w`` (see `quapy_nemsis._kernels.nemsis`)."""
     n_learners = np.uint64(taken.shape[0])
     total = order.shape[0]
@@ -38,23 +48,22 @@ def _level(rows, positive, order, reward_kind, counts, bound, w, b, sums, taken)
             else:
                 r = max(reward(reward_kind, margin), -bound)
             if is_pos:
-                sums[k, SUM_POS] += r
-                sums[k, COUNT_POS] += 1.0
+                sums[k].reward_pos += r
+                sums[k].positives += 1.0
             else:
-                sums[k, SUM_NEG] += r
-                sums[k, COUNT_NEG] += 1.0
+                sums[k].reward_neg += r
+                sums[k].negatives += 1.0
 
 
 level = Kernel(
     _level,
     types.void,
-    types.Array(types.boolean, 1, "C"),
-    types.Array(types.int64, 1, "C"),
+    flags,
     types.int64,
     types.boolean,
     real,
-    tables,
+    Wide(tables),
     reals,
-    tables,
-    types.Array(types.int64, 1, "C"),
+    records(SUMS.dtype),
+    integers,
 )

@@ -1,22 +1,22 @@
 """The NEMSIS step (Algorithm 1 of the paper), one point at a time, over rows in any given order.
 
-Any number of learners that differ in step size, radius or parameters of the measure walk together: a row comes from
+Any number of learners that differ in step size, radius or parameters of the measure learn together: a row comes from
 memory once, what depends on the point alone is computed once, and the processor overlaps the learners' steps.
 
-The state of a learner between two points is four arrays, so that a stream can be cut anywhere:
+The state of a learner between two points is three arrays and a record, so that a stream can be cut anywhere:
 
 * ``v``: the weights without their scale, w = scale·v. A projection changes the scale only.
-* ``lag``, ``before``: sums for the averaged model, see below.
-* ``scalars``: the numbers named below, all float64 (counts are exact up to 2**53).
+* ``correction``, ``previous``: sums for the averaged model, see below.
+* ``numbers``: a record of `NUMBERS`, all float64 (counts are exact up to 2**53).
 
 Averaging without a dense addition per step: with S the sum of the scales of the iterates since the average began,
 and c_j·x_j the change of v at step j, the sum of these iterates is
 
-    Σ w = S·v − lag,    lag = Σ_j S_j·c_j·x_j,
+    Σ w = S·v − correction,    correction = Σ_j S_j·c_j·x_j,
 
-where S_j is S just before step j. So only rows that change the weights touch ``lag``. The suffix average begins anew at
-every power of two and keeps the finished window in ``before``: together the two windows hold at least the last half of
-all iterates, wherever the stream stops.
+where S_j is S just before step j. So only rows that change the weights touch ``correction``. The suffix average begins
+anew at every power of two and keeps the finished window in ``previous``: together the two windows hold at least the
+last half of all iterates, wherever the stream stops.
 """
 
 from __future__ import annotations
@@ -24,88 +24,86 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import types
 
-from quapy_nemsis._jit import (
-    ASK_EPS,
-    ASK_N,
-    ASK_P,
-    ASK_Q1,
-    ASK_Q2,
-    ASK_SHARE,
-    WEIGHT_NEG,
-    WEIGHT_POS,
-    ZETA1,
-    ZETA1_N,
-    ZETA1_P,
-    ZETA2,
-    ZETA2_N,
-    ZETA2_P,
-    Kernel,
-    call,
-    real,
-    reals,
-    tables,
-)
+from quapy_nemsis._jit import Kernel, Record, Wide, call, flags, integers, records, tables, types
 from quapy_nemsis._kernels.rows import AHEAD, axpy, axpy2, dot, prefetch
-from quapy_nemsis.rewards import reward, slope
+from quapy_nemsis.measures.contract import (
+    CLASS_GRADIENT_NEG,
+    CLASS_GRADIENT_POS,
+    EPS,
+    RECALL_NEG,
+    RECALL_POS,
+    SHARE_POS,
+    ZETA1,
+    ZETA1_NEG,
+    ZETA1_POS,
+    ZETA2,
+    ZETA2_NEG,
+    ZETA2_POS,
+    X,
+    Y,
+)
+from quapy_nemsis.surrogates import reward, slope
 
-# What `scalars` holds.
-(
-    STEPS,  # points seen
-    POSITIVES,  # positives among them
-    REWARD_POS,  # sum of the (0-1 or surrogate) rewards of the positives
-    REWARD_NEG,
-    Q1,  # sums of the linearised ζ₁ and ζ₂ (line 13)
-    Q2,
-    INTERCEPT,
-    SCALE,
-    NORM2,  # v·v
-    SCALE_SUM,  # S
-    INTERCEPT_SUM,  # of the iterates since the average began
-    INTERCEPT_BEFORE,  # the same, of the finished window
-    SIZES,  # sum of min(x·x, 1)
-    N_SCALARS,
-) = range(14)
-
+#: What a learner has counted and where it stands. Sums add up when learners are merged, means are averaged, and the
+#: rest follows from the weights.
+NUMBERS = Record(
+    sums=(
+        "steps",  # points seen
+        "positives",  # positives among them
+        "reward_pos",  # sum of the (0-1 or surrogate) rewards of the positives
+        "reward_neg",
+        "q1",  # sums of the linearised ζ₁ and ζ₂ (line 13)
+        "q2",
+        "sizes",  # sum of min(x·x, 1)
+    ),
+    means=("intercept",),
+    derived=(
+        "scale",
+        "norm2",  # v·v
+        "scale_sum",  # S
+        "intercept_sum",  # of the iterates since the average began
+        "intercept_previous",  # the same, of the finished window
+    ),
+)
+#: A learner's parameters, as the kernel takes them. Learners that learn together differ in the first two only.
+OPTIONS = np.dtype(
+    [
+        ("eta0", np.float64),
+        ("radius", np.float64),
+        ("reward_bound", np.float64),
+        ("reward", np.int64),
+        ("average", np.int64),
+        ("counts", np.int64),
+        ("monotone", np.int64),
+        ("fit_intercept", np.int64),
+        ("affine", np.int64),
+    ]
+)
 LAST, ALL, SUFFIX = 0, 1, 2
 
-# Before the scale falls below this, v is multiplied out and S·v moves to lag, so that S begins anew: S·v − lag cancels
-# as many digits as the scale has shrunk by since S began.
+# Before the scale falls below this, v is multiplied out and S·v moves to the correction, so that S begins anew:
+# S·v − correction cancels as many digits as the scale has shrunk by since S began.
 _SMALLEST_SCALE = 1e-4
 # Every so many points v·v is summed afresh, so that rounding errors of its updates do not pile up.
 _RENORM_MASK = (1 << 16) - 1
 
 
 def _nemsis(
-    rows,
-    positive,
-    order,
-    callback,
-    duals,
-    affine,
-    reward_kind,
-    counts,
-    monotone,
-    eta0,
-    radius,
-    bound,
-    fit_intercept,
-    average,
-    v,
-    lag,
-    before,
-    scalars,
-    taken,
+    rows, order, positive, callback, asks, options, v, correction, previous, numbers, taken
 ):
-    """Walk ``rows`` in ``order`` with one learner per row of the state's arrays; all have seen the same points.
+    """Learn ``rows`` in ``order`` with one learner per row of the state's arrays; all have seen the same points.
 
     ``taken``, zeros before, counts the points of each; a learner whose score is not finite stops there for good.
     """
+    reward_kind, average = options[0].reward, options[0].average
+    counts, monotone = options[0].counts != 0, options[0].monotone != 0
+    fit_intercept, affine = options[0].fit_intercept != 0, options[0].affine != 0
+    bound = options[0].reward_bound
     n_learners = np.uint64(taken.shape[0])
     width = v.shape[1]
-    t = np.int64(scalars[0, STEPS])
-    n_pos = np.int64(scalars[0, POSITIVES])
+    t = np.int64(numbers[0].steps)
+    n_pos = np.int64(numbers[0].positives)
     over_t = 1.0 / max(t, 1)
     over_pos = 1.0 / max(n_pos, 1)
     over_neg = 1.0 / max(t - n_pos, 1)
@@ -124,8 +122,7 @@ def _nemsis(
         share = n_pos * over_t
         y = 1.0 if is_pos else -1.0
         over_class = over_pos if is_pos else over_neg
-        class_weight = WEIGHT_POS if is_pos else WEIGHT_NEG
-        class_reward = REWARD_POS if is_pos else REWARD_NEG
+        class_gradient = CLASS_GRADIENT_POS if is_pos else CLASS_GRADIENT_NEG
         # η_t/p_y = (η₀/√t)·(t/n_y)
         rate = math.sqrt(t) * over_class
         window = average == SUFFIX and (t & (t - 1)) == 0
@@ -133,74 +130,76 @@ def _nemsis(
         for k in range(n_learners):
             if taken[k] < at:
                 continue
+            own = numbers[k]
             if window:
-                scale_sum = scalars[k, SCALE_SUM]
+                scale_sum = own.scale_sum
                 for j in range(width):
-                    before[k, j] = scale_sum * v[k, j] - lag[k, j]
-                    lag[k, j] = 0.0
-                scalars[k, INTERCEPT_BEFORE] = scalars[k, INTERCEPT_SUM]
-                scalars[k, SCALE_SUM] = 0.0
-                scalars[k, INTERCEPT_SUM] = 0.0
+                    previous[k, j] = scale_sum * v[k, j] - correction[k, j]
+                    correction[k, j] = 0.0
+                own.intercept_previous = own.intercept_sum
+                own.scale_sum = 0.0
+                own.intercept_sum = 0.0
 
             # Estimates from the points before this one; a class not seen yet counts as reward 0 (line 1).
-            P = scalars[k, REWARD_POS] * past_pos
-            N = scalars[k, REWARD_NEG] * past_neg
+            P = own.reward_pos * past_pos
+            N = own.reward_neg * past_neg
             # Lines 15-17: the duals are gradients (the paper's appendix A).
-            duals[k, ASK_P] = P
-            duals[k, ASK_N] = N
-            duals[k, ASK_Q1] = scalars[k, Q1] * past
-            duals[k, ASK_Q2] = scalars[k, Q2] * past
-            duals[k, ASK_SHARE] = share
-            duals[k, ASK_EPS] = 0.5 * over_t
-            call(callback, duals, k)
+            asks[k, RECALL_POS] = P
+            asks[k, RECALL_NEG] = N
+            asks[k, X] = own.q1 * past
+            asks[k, Y] = own.q2 * past
+            asks[k, SHARE_POS] = share
+            asks[k, EPS] = 0.5 * over_t
+            call(callback, asks, k)
             product, square = dot(rows, i, v, k)
-            scale, b = scalars[k, SCALE], scalars[k, INTERCEPT]
+            scale, b = own.scale, own.intercept
             score = scale * product + b
             if not math.isfinite(score):
                 continue
             taken[k] = at + 1
-            scalars[k, SIZES] += min(square, 1.0)
+            own.sizes += min(square, 1.0)
             margin = y * score
 
             # Lines 5-11: primal ascent. Line 1 sets the duals to 0, so the first point only starts the estimates.
-            weight = duals[k, class_weight]
+            gradient = asks[k, class_gradient]
             if monotone:
-                weight = max(weight, 0.0)
-            step = eta0[k] * rate * weight * slope(reward_kind, margin) * y
+                gradient = max(gradient, 0.0)
+            step = options[k].eta0 * rate * gradient * slope(reward_kind, margin) * y
             if step != 0.0 and t > 1:
-                norm2, scale_sum = scalars[k, NORM2], scalars[k, SCALE_SUM]
-                radius2 = radius[k] * radius[k]
+                norm2, scale_sum = own.norm2, own.scale_sum
+                radius = options[k].radius
+                radius2 = radius * radius
                 c = step / scale
                 grown = norm2 + c * (2.0 * product + c * square)
                 if radius2 < _SMALLEST_SCALE * _SMALLEST_SCALE * grown:
                     for j in range(width):
-                        lag[k, j] -= scale_sum * v[k, j]
+                        correction[k, j] -= scale_sum * v[k, j]
                         v[k, j] *= scale
                     scale_sum = 0.0
-                    scalars[k, SCALE_SUM] = 0.0
+                    own.scale_sum = 0.0
                     c = step
                     grown = scale * (scale * norm2 + c * 2.0 * product) + c * c * square
                     scale = 1.0
                 if average == LAST:
                     axpy(rows, i, c, v, k)
                 else:
-                    axpy2(rows, i, c, v, scale_sum * c, lag, k)
+                    axpy2(rows, i, c, v, scale_sum * c, correction, k)
                 norm2 = max(grown, 0.0)
                 if fit_intercept:
-                    # As for a feature of value 1, or of the rows' size where that is less: it would drown them.
-                    b += step * scalars[k, SIZES] * over_t
-                    scalars[k, INTERCEPT] = b
+                    # As for a feature of value 1, or of the rows' size where that is smaller: it would drown them.
+                    b += step * own.sizes * over_t
+                    own.intercept = b
                 if scale * scale * norm2 > radius2:
-                    scale = radius[k] / math.sqrt(norm2)
-                scalars[k, NORM2] = norm2
-                scalars[k, SCALE] = scale
+                    scale = radius / math.sqrt(norm2)
+                own.norm2 = norm2
+                own.scale = scale
             if (t & _RENORM_MASK) == 0:
                 norm2 = 0.0
                 for j in range(width):
                     norm2 += v[k, j] * v[k, j]
-                scalars[k, NORM2] = norm2
-            scalars[k, SCALE_SUM] += scale
-            scalars[k, INTERCEPT_SUM] += b
+                own.norm2 = norm2
+            own.scale_sum += scale
+            own.intercept_sum += b
 
             # Lines 7, 10, 12, 13: the estimates.
             if counts:
@@ -211,43 +210,37 @@ def _nemsis(
                 s = r * t * over_class
                 s_pos = s if is_pos else 0.0
                 s_neg = 0.0 if is_pos else s
-                scalars[k, Q1] += (
-                    duals[k, ZETA1]
-                    + duals[k, ZETA1_P] * (s_pos - P)
-                    + duals[k, ZETA1_N] * (s_neg - N)
+                own.q1 += (
+                    asks[k, ZETA1]
+                    + asks[k, ZETA1_POS] * (s_pos - P)
+                    + asks[k, ZETA1_NEG] * (s_neg - N)
                 )
-                scalars[k, Q2] += (
-                    duals[k, ZETA2]
-                    + duals[k, ZETA2_P] * (s_pos - P)
-                    + duals[k, ZETA2_N] * (s_neg - N)
+                own.q2 += (
+                    asks[k, ZETA2]
+                    + asks[k, ZETA2_POS] * (s_pos - P)
+                    + asks[k, ZETA2_NEG] * (s_neg - N)
                 )
-            scalars[k, class_reward] += r
+            if is_pos:
+                own.reward_pos += r
+            else:
+                own.reward_neg += r
 
     for k in range(n_learners):
         if taken[k] == total:
-            scalars[k, STEPS] = t
-            scalars[k, POSITIVES] = n_pos
+            numbers[k].steps = t
+            numbers[k].positives = n_pos
 
 
 nemsis = Kernel(
     _nemsis,
     types.void,
-    types.Array(types.boolean, 1, "C"),
-    types.Array(types.int64, 1, "C"),
+    flags,
     types.uintp,
     tables,
-    types.boolean,
-    types.int64,
-    types.boolean,
-    types.boolean,
-    reals,
-    reals,
-    real,
-    types.boolean,
-    types.int64,
-    tables,
-    tables,
-    tables,
-    tables,
-    types.Array(types.int64, 1, "C"),
+    records(OPTIONS),
+    Wide(tables),
+    Wide(tables),
+    Wide(tables),
+    records(NUMBERS.dtype),
+    integers,
 )

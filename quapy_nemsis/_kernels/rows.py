@@ -1,19 +1,20 @@
 """Access to the rows of a matrix from compiled code: one interface for dense and CSR data.
 
-*Rows* are a tuple of arrays: ``(X,)`` with X two-dimensional and C-ordered, or the CSR parts
-``(data, indices, indptr)``. The functions below pick the implementation from the tuple's type while the
-kernel compiles, so a kernel is written once and no matrix is ever copied.
+*Rows* hold a tuple of arrays: ``(X,)`` with X two-dimensional and C-ordered, or the CSR parts
+``(data, indices, indptr)``. The compiled functions below pick the implementation from the tuple's type while the
+kernel compiles, so a kernel is written once and no matrix is ever copied. Compiled code does not look where it reads,
+so everything it takes for granted is checked when the rows are made.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
+
+from quapy_nemsis._jit import intrinsic, ir, overload, types
 
 #: How many rows ahead of the current one memory is asked for.
 AHEAD = 8
@@ -22,30 +23,91 @@ _STEP = 8
 _MOST = 128
 
 
-def as_rows(X: Any) -> tuple:
-    """Arrays of a C-ordered dense or canonical CSR matrix, not copied."""
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a matrix as kernels take them; `as_rows` checks what it is given."""
+
+    #: ``(X,)`` or ``(data, indices, indptr)``.
+    arrays: tuple[np.ndarray, ...]
+    #: Number of features.
+    width: int
+
+    def __len__(self) -> int:
+        *_, last = self.arrays
+        return len(last) - (len(self.arrays) == 3)
+
+    def take(self, order: np.ndarray) -> Rows:
+        """Copies of some rows, in a given order."""
+        match self.arrays:
+            case (X,):
+                return Rows((X[order],), self.width)
+            case (data, indices, indptr):
+                lengths = np.diff(indptr)[order]
+                bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(indptr.dtype)
+                # Where each entry comes from: the beginning of its row, and how far into it.
+                entries = np.arange(bounds[-1]) + np.repeat(indptr[order] - bounds[:-1], lengths)
+                return Rows((data[entries], indices[entries], bounds), self.width)
+        raise TypeError(f"rows are one array or three; got {len(self.arrays)}")
+
+    def checked(self) -> Rows:
+        """The rows, if `as_rows` would take them."""
+        return as_rows(self.matrix())
+
+    def matrix(self) -> Any:
+        """The rows as an array or a CSR matrix."""
+        if len(self.arrays) == 1:
+            return self.arrays[0]
+        return scipy.sparse.csr_matrix(self.arrays, shape=(len(self), self.width))
+
+
+def as_rows(X: Any) -> Rows:
+    """Rows of a C-ordered dense or canonical CSR matrix, checked but not copied."""
     if scipy.sparse.issparse(X):
-        return (X.data, X.indices, X.indptr)
-    return (X,)
+        check_compressed(X)
+        arrays = (X.data, X.indices, X.indptr)
+        integer = all(part.dtype in (np.int32, np.int64) for part in arrays[1:])
+    else:
+        arrays, integer = (X,), X.ndim == 2
+    if not integer or not all(part.dtype.isnative and part.flags.c_contiguous for part in arrays):
+        raise ValueError("rows must be C-ordered arrays of the machine's own number types")
+    if arrays[0].dtype not in (np.float64, np.float32):
+        raise ValueError(f"rows must be float64 or float32; got {arrays[0].dtype}")
+    return Rows(arrays, X.shape[1])
 
 
-def take_rows(rows: tuple, order: np.ndarray) -> tuple:
-    """Copies of some rows, as rows."""
-    if len(rows) == 1:
-        return (rows[0][order],)
-    lengths = np.diff(rows[2])[order]
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(rows[2].dtype)
-    # Where each entry comes from: the beginning of its row, and how far into it.
-    entries = np.arange(indptr[-1]) + np.repeat(rows[2][order] - indptr[:-1], lengths)
-    return rows[0][entries], rows[1][entries], indptr
+def check_compressed(X: Any) -> None:
+    """Refuse a CSR, CSC or BSR matrix whose indices point outside of it."""
+    if X.format == "bsr":
+        X.check_format(full_check=True)
+        return
+    n, width = X.shape if X.format == "csr" else X.shape[::-1]
+    indptr, indices = X.indptr, X.indices
+    if indptr.dtype.kind != "i" or indices.dtype.kind != "i":
+        raise ValueError(f"indices of a sparse matrix must be integers; got {indices.dtype}")
+    if indptr.shape != (n + 1,) or indptr[0] != 0 or (indptr[:-1] > indptr[1:]).any():
+        raise ValueError(
+            "indptr of a sparse matrix must rise from 0, with one entry more than rows"
+        )
+    if not indptr[-1] == len(indices) == len(X.data):
+        raise ValueError(
+            f"indptr of a sparse matrix ends at {indptr[-1]}, but it has {len(indices)} indices and "
+            f"{len(X.data)} values"
+        )
+    if len(indices) and not (indices.min() >= 0 and indices.max() < width):
+        raise ValueError(
+            f"indices of a sparse matrix must be from 0 to {width - 1}; "
+            f"got {indices.min()} to {indices.max()}"
+        )
 
 
-def join_rows(first: tuple, second: tuple) -> tuple:
-    """Rows followed by further rows."""
-    if len(first) == 1:
-        return (np.concatenate([first[0], second[0]]),)
-    indptr = np.concatenate([first[2], second[2][1:] + first[2][-1]])
-    return (*(np.concatenate(parts) for parts in zip(first[:2], second[:2], strict=True)), indptr)
+def join_rows(first: Rows, second: Rows) -> Rows:
+    """Rows followed by further rows; dense ones become CSR if the others are."""
+    kinds = {len(first.arrays), len(second.arrays)}
+    dtype = np.result_type(first.arrays[0], second.arrays[0])
+    matrices = [rows.matrix() for rows in (first, second)]
+    if kinds == {1}:
+        return Rows((np.concatenate(matrices, dtype=dtype),), first.width)
+    return as_rows(scipy.sparse.vstack(matrices, format="csr", dtype=dtype))
 
 
 @intrinsic

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from quapy_nemsis._jit import Routine, real, reals, tables
+from quapy_nemsis._jit import Routine, real, reals, tables, types
 
 
 def _minimise(gram, linear, alpha, tolerance, max_iter):

@@ -13,7 +13,7 @@ and P_quant convex and positive (Table 2); SCAN and CAN optimise it through the 
 the domain of a logarithm, a root or a ratio (surrogate rewards may be negative) a function is taken at the nearest
 point of its domain.
 
-`make_measure`, `NestedConcave` and `PseudoConcave` make measures of functions of your own.
+`make_measure`, `NestedConcave` and `PseudoConcave` make custom measures, out of functions of yours.
 
 Examples
 --------
@@ -28,10 +28,17 @@ BAKLD(C=0.3)
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from quapy_nemsis.measures.base import Measure, NestedMeasure, PseudoMeasure, Valuation
+from quapy_nemsis.measures.contract import (
+    Functions,
+    Measure,
+    NestedMeasure,
+    PseudoMeasure,
+    Rates,
+    Valuation,
+)
 from quapy_nemsis.measures.custom import NestedConcave, PseudoConcave, make_measure
+from quapy_nemsis.measures.losses import LOSSES, Loss, get_loss
+from quapy_nemsis.measures.names import MEASURES, get_measure
 from quapy_nemsis.measures.nested import BA, BAKLD, NSS, GMean, HMean, NegKLD, QMean, QMeasure
 from quapy_nemsis.measures.pseudo import CQB, BKReward, CQReward
 
@@ -39,12 +46,15 @@ __all__ = [
     "BA",
     "BAKLD",
     "CQB",
+    "LOSSES",
     "MEASURES",
     "NSS",
     "BKReward",
     "CQReward",
+    "Functions",
     "GMean",
     "HMean",
+    "Loss",
     "Measure",
     "NegKLD",
     "NestedConcave",
@@ -53,63 +63,9 @@ __all__ = [
     "PseudoMeasure",
     "QMean",
     "QMeasure",
+    "Rates",
     "Valuation",
+    "get_loss",
     "get_measure",
     "make_measure",
 ]
-
-MEASURES: dict[str, type[Measure]] = {
-    cls.key: cls
-    for cls in (
-        NegKLD,
-        BAKLD,
-        QMeasure,
-        NSS,
-        BA,
-        GMean,
-        HMean,
-        QMean,
-        CQReward,
-        BKReward,
-        CQB,
-    )
-}
-
-
-def get_measure(measure: str | Measure) -> Measure:
-    """Measure of a short name, its parameter after a colon; a measure object is returned as it is.
-
-    Parameters
-    ----------
-    measure : str or Measure
-        One of kld, bakld, bakld:0.3, q, q:2, nss, ba, gmean, hmean, qmean, cq, bk, cqb, or an object.
-
-    Examples
-    --------
-    >>> get_measure("q:2")
-    QMeasure(beta=2.0)
-    >>> get_measure(NSS())
-    NSS()
-    """
-    if isinstance(measure, Measure):
-        return measure
-    if not isinstance(measure, str):
-        raise TypeError(
-            f"measure must be a name or a Measure object; got {measure!r} of type "
-            f"{type(measure).__name__}"
-        )
-    key, colon, text = measure.partition(":")
-    if key not in MEASURES:
-        raise ValueError(f"unknown measure {measure!r}; known are {', '.join(MEASURES)}")
-    cls = MEASURES[key]
-    if not colon:
-        return cls()
-    if not fields(cls):
-        raise ValueError(f"measure {key!r} has no parameter; got {measure!r}")
-    try:
-        parameter = float(text)
-    except ValueError:
-        raise ValueError(
-            f"the parameter of measure {key!r} must be a number; got {text!r} in {measure!r}"
-        ) from None
-    return cls(parameter)

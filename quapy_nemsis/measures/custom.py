@@ -20,11 +20,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import cloudpickle
-from numba.extending import overload, register_jitable
 
-from quapy_nemsis.measures.base import Measure, NestedMeasure, PseudoMeasure, is_number
+from quapy_nemsis._jit import cloudpickle, jitable, overload
 from quapy_nemsis.measures.checks import check_nested, check_pseudo
+from quapy_nemsis.measures.contract import (
+    Functions,
+    Measure,
+    NestedMeasure,
+    PseudoMeasure,
+    is_number,
+    valuation_outer,
+)
 
 _H = 2.0**-17
 
@@ -80,17 +86,17 @@ def fingerprint(thing: Any) -> Any:
 
 
 _jitable: dict[Any, Callable] = {}
-_built: dict[Any, tuple[Callable, ...]] = {}
+_built: dict[Any, Functions] = {}
 
 
 def _compilable(function: Callable) -> Callable:
     key = fingerprint(function)
     if key not in _jitable:
-        _jitable[key] = register_jitable(function)
+        _jitable[key] = jitable(function)
     return _jitable[key]
 
 
-@register_jitable
+@jitable
 def _inside(rate, eps):
     """A rate, away from the edges."""
     low = min(max(eps, _H), 0.5)
@@ -126,7 +132,7 @@ def _without_eps(f: Callable) -> Callable:
     def same(P, N, p, eps, theta):
         return f(P, N, p, theta)
 
-    return register_jitable(same)
+    return jitable(same)
 
 
 def _rate_differences(f: Callable) -> Callable:
@@ -136,7 +142,7 @@ def _rate_differences(f: Callable) -> Callable:
         by_N = (f(P, N + _H, p, theta) - f(P, N - _H, p, theta)) / (2.0 * _H)
         return by_P, by_N
 
-    return register_jitable(gradient)
+    return jitable(gradient)
 
 
 def _outer_differences(f: Callable) -> Callable:
@@ -146,11 +152,11 @@ def _outer_differences(f: Callable) -> Callable:
         by_y = (f(x, y + hy, p, theta) - f(x, y - hy, p, theta)) / (2.0 * hy)
         return by_x, by_y
 
-    return register_jitable(gradient)
+    return jitable(gradient)
 
 
-def _build_nested(psi, zeta1, zeta2, gradients) -> tuple[Callable, Callable, Callable]:
-    """(values, outer, gradient) in the form of `quapy_nemsis.measures.nested`."""
+def _build_nested(psi, zeta1, zeta2, gradients) -> Functions:
+    """Functions of a nested measure (see `quapy_nemsis.measures.contract`)."""
     key = ("nested", fingerprint((psi, zeta1, zeta2)), fingerprint(gradients or ()))
     if key not in _built:
         f, f1, f2 = (_compilable(function) for function in (psi, zeta1, zeta2))
@@ -173,12 +179,12 @@ def _build_nested(psi, zeta1, zeta2, gradients) -> tuple[Callable, Callable, Cal
             g1, g2 = d(x, y, p, theta)
             return a1, a2, b1, b2, g1, g2
 
-        _built[key] = values, outer, gradient
+        _built[key] = Functions(values, outer, gradient)
     return _built[key]
 
 
-def _build_pseudo(p_class, p_quant, gradients) -> tuple[Callable, Callable]:
-    """(values, gradient) with the level in front of the parameters, as `PseudoMeasure` has them."""
+def _build_pseudo(p_class, p_quant, gradients) -> Functions:
+    """Functions of a pseudo-concave measure, with the level in front of the parameters."""
     key = ("pseudo", fingerprint((p_class, p_quant)), fingerprint(gradients or ()))
     if key not in _built:
         f1, f2 = _compilable(p_class), _compilable(p_quant)
@@ -197,7 +203,7 @@ def _build_pseudo(p_class, p_quant, gradients) -> tuple[Callable, Callable]:
             b1, b2 = d2(P, N, p, eps, theta[1:])
             return a1, a2, b1, b2, 1.0, -theta[0]
 
-        _built[key] = values, gradient
+        _built[key] = Functions(values, valuation_outer, gradient)
     return _built[key]
 
 
@@ -208,24 +214,19 @@ class _Custom(Measure):
     """What both kinds share: immutable, compared and pickled by their functions and parameters."""
 
     key = "custom"
-    cacheable = False
-    count_apart = False
+    _given: tuple[Callable, ...]
+    _gradients_given: tuple[Callable, ...] | None
+    _parameters: tuple[float, ...]
+    _name: str
+    _built: Functions
 
-    def _hold(self, functions, parameters, gradients, name, formula, **more) -> None:
-        parts = {
-            "_functions": functions,
-            "_parameters": parameters,
-            "_gradients_given": gradients,
-            "_name": name,
-            "formula": formula,
-            **more,
-        }
+    def _hold(self, **parts: Any) -> None:
         parts["_identity"] = (
             type(self).__name__,
-            name,
-            parameters,
-            fingerprint(functions),
-            fingerprint(gradients or ()),
+            parts["_name"],
+            parts["_parameters"],
+            fingerprint(parts["_given"]),
+            fingerprint(parts["_gradients_given"] or ()),
         )
         for key, value in parts.items():
             object.__setattr__(self, key, value)
@@ -243,6 +244,11 @@ class _Custom(Measure):
         """The name given."""
         return self._name
 
+    @property
+    def functions(self) -> Functions:
+        """What kernels call."""
+        return self._built
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Custom) and self._identity == other._identity
 
@@ -253,7 +259,11 @@ class _Custom(Measure):
         return f"{type(self).__name__}({self._name!r}, parameters={self._parameters})"
 
     def __reduce__(self):
-        return _restore, (type(self), cloudpickle.dumps(self._state()))
+        return _restore, (type(self), cloudpickle.dumps(self._parts()))
+
+    def _parts(self) -> tuple:
+        """What `_assemble` takes."""
+        raise TypeError(f"{type(self).__name__} is abstract")
 
 
 def _restore(cls: type, pickled: bytes) -> _Custom:
@@ -318,13 +328,24 @@ class NestedConcave(_Custom, NestedMeasure):
         self._assemble(functions, parameters, gradients, name, formula, affine)
 
     def _assemble(self, functions, parameters, gradients, name, formula, affine) -> None:
-        values, outer, gradient = _build_nested(*functions, gradients)
-        built = {"_values": values, "_outer": outer, "_gradient": gradient, "affine": affine}
-        self._hold(functions, parameters, gradients, name, formula, **built)
+        self._hold(
+            _given=functions,
+            _parameters=parameters,
+            _gradients_given=gradients,
+            _name=name,
+            formula=formula,
+            _affine=affine,
+            _built=_build_nested(*functions, gradients),
+        )
 
-    def _state(self) -> tuple:
-        parts = (self._functions, self._parameters, self._gradients_given)
-        return (*parts, self._name, self.formula, self.affine)
+    def _parts(self) -> tuple:
+        parts = (self._given, self._parameters, self._gradients_given)
+        return (*parts, self._name, self.formula, self._affine)
+
+    @property
+    def affine(self) -> bool:
+        """Whether psi was affine wherever it was looked at."""
+        return self._affine
 
 
 class PseudoConcave(_Custom, PseudoMeasure):
@@ -374,12 +395,18 @@ class PseudoConcave(_Custom, PseudoMeasure):
         self._assemble(functions, parameters, gradients, name, formula, bounds)
 
     def _assemble(self, functions, parameters, gradients, name, formula, bounds) -> None:
-        values, gradient = _build_pseudo(*functions, gradients)
-        built = {"_values": values, "_gradient": gradient, "bounds": bounds}
-        self._hold(functions, parameters, gradients, name, formula, **built)
+        self._hold(
+            _given=functions,
+            _parameters=parameters,
+            _gradients_given=gradients,
+            _name=name,
+            formula=formula,
+            bounds=bounds,
+            _built=_build_pseudo(*functions, gradients),
+        )
 
-    def _state(self) -> tuple:
-        parts = (self._functions, self._parameters, self._gradients_given)
+    def _parts(self) -> tuple:
+        parts = (self._given, self._parameters, self._gradients_given)
         return (*parts, self._name, self.formula, self.bounds)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from numba.extending import register_jitable
-
-from quapy_nemsis.measures.base import NestedMeasure, is_number
-from quapy_nemsis.measures.blocks import (
+from quapy_nemsis._jit import jitable
+from quapy_nemsis.measures.contract import Functions, NestedMeasure, is_number
+from quapy_nemsis.measures.formulas import (
     ba,
     error,
     inverse,
@@ -21,17 +20,10 @@ from quapy_nemsis.measures.blocks import (
 )
 
 
-@register_jitable
+@jitable
 def _rate(r, eps):
     """A rate, at the nearest point of [max(ε, 1e-12), ∞): roots and ratios have no gradient at 0."""
     return max(r, eps, 1e-12)
-
-
-# Each nested concave measure is three functions:
-#   values(P, N, p, eps, theta)          -> (ζ₁, ζ₂)
-#   outer(x, y, p, eps, theta)           -> Ψ
-#   gradient(P, N, x, y, p, eps, theta)  -> (∂ζ₁/∂P, ∂ζ₁/∂N, ∂ζ₂/∂P, ∂ζ₂/∂N, ∂Ψ/∂x, ∂Ψ/∂y)
-# The last is what lines 15-17 of the paper's algorithm need, in one call.
 
 
 def _first(x, y, p, eps, theta):
@@ -158,11 +150,11 @@ class NegKLD(NestedMeasure):
     """
 
     key = "kld"
-    counting = True
+    prevalence_only = True
     formula = "−KLD(p, p̂)"
-    _values = staticmethod(_kld_values)
-    _outer = staticmethod(_kld_outer)
-    _gradient = staticmethod(_kld_gradient)
+    affine = True
+    separates_count = True
+    functions = Functions(_kld_values, _kld_outer, _kld_gradient)
 
 
 @dataclass(frozen=True)
@@ -184,9 +176,9 @@ class BAKLD(NestedMeasure):
 
     key = "bakld"
     formula = "C·BA + (1−C)·(−KLD)"
-    _values = staticmethod(_bakld_values)
-    _outer = staticmethod(_bakld_outer)
-    _gradient = staticmethod(_bakld_gradient)
+    affine = True
+    separates_count = True
+    functions = Functions(_bakld_values, _bakld_outer, _bakld_gradient)
 
     def __post_init__(self):
         if not is_number(self.C) or not 0.0 <= self.C <= 1.0:
@@ -215,10 +207,8 @@ class QMeasure(NestedMeasure):
 
     key = "q"
     formula = "(1+β²)·BA·NSS / (β²·BA + NSS)"
-    affine = False
-    _values = staticmethod(_q_values)
-    _outer = staticmethod(_q_outer)
-    _gradient = staticmethod(_q_gradient)
+    separates_count = True
+    functions = Functions(_q_values, _q_outer, _q_gradient)
 
     def __post_init__(self):
         if not is_number(self.beta) or not 0.0 < self.beta < math.inf:
@@ -238,11 +228,11 @@ class NSS(NestedMeasure):
     """
 
     key = "nss"
-    counting = True
+    prevalence_only = True
     formula = "1 − (p(1−P) − n(1−N))²"
-    _values = staticmethod(_nss_values)
-    _outer = staticmethod(_first)
-    _gradient = staticmethod(_nss_gradient)
+    affine = True
+    separates_count = True
+    functions = Functions(_nss_values, _first, _nss_gradient)
 
 
 @dataclass(frozen=True)
@@ -257,9 +247,9 @@ class BA(NestedMeasure):
 
     key = "ba"
     formula = "(P + N)/2"
-    _values = staticmethod(_ba_values)
-    _outer = staticmethod(_first)
-    _gradient = staticmethod(_ba_gradient)
+    affine = True
+    separates_count = True
+    functions = Functions(_ba_values, _first, _ba_gradient)
 
 
 @dataclass(frozen=True)
@@ -274,9 +264,9 @@ class GMean(NestedMeasure):
 
     key = "gmean"
     formula = "√(P·N)"
-    _values = staticmethod(_gmean_values)
-    _outer = staticmethod(_first)
-    _gradient = staticmethod(_gmean_gradient)
+    affine = True
+    separates_count = True
+    functions = Functions(_gmean_values, _first, _gmean_gradient)
 
 
 @dataclass(frozen=True)
@@ -291,9 +281,9 @@ class HMean(NestedMeasure):
 
     key = "hmean"
     formula = "2·P·N / (P + N)"
-    _values = staticmethod(_hmean_values)
-    _outer = staticmethod(_first)
-    _gradient = staticmethod(_hmean_gradient)
+    affine = True
+    separates_count = True
+    functions = Functions(_hmean_values, _first, _hmean_gradient)
 
 
 @dataclass(frozen=True)
@@ -308,6 +298,6 @@ class QMean(NestedMeasure):
 
     key = "qmean"
     formula = "1 − √(((1−P)² + (1−N)²)/2)"
-    _values = staticmethod(_qmean_values)
-    _outer = staticmethod(_first)
-    _gradient = staticmethod(_qmean_gradient)
+    affine = True
+    separates_count = True
+    functions = Functions(_qmean_values, _first, _qmean_gradient)

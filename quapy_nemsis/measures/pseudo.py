@@ -7,8 +7,14 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from quapy_nemsis.measures.base import Measure, PseudoMeasure, rates
-from quapy_nemsis.measures.blocks import ba, error, neg_kld, neg_kld_slope
+from quapy_nemsis.measures.contract import (
+    Functions,
+    Measure,
+    PseudoMeasure,
+    confusion,
+    valuation_outer,
+)
+from quapy_nemsis.measures.formulas import ba, error, neg_kld, neg_kld_slope
 
 
 def _cq_values(P, N, p, eps, theta):
@@ -42,8 +48,8 @@ class CQReward(PseudoMeasure):
     key = "cq"
     formula = "BA / (1 + (p(1−P) − n(1−N))²)"
     bounds = (1.0, 2.0)
-    _values = staticmethod(_cq_values)
-    _gradient = staticmethod(_cq_gradient)
+    separates_count = True
+    functions = Functions(_cq_values, valuation_outer, _cq_gradient)
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,8 @@ class BKReward(PseudoMeasure):
 
     key = "bk"
     formula = "BA / (1 + KLD(p, p̂))"
-    _values = staticmethod(_bk_values)
-    _gradient = staticmethod(_bk_gradient)
+    separates_count = True
+    functions = Functions(_bk_values, valuation_outer, _bk_gradient)
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,5 @@ class CQB(Measure):
         eps: float | None = None,
     ) -> float:
         """Value of crisp predictions, with FP and FN as counts (`eps` has no effect)."""
-        P, N, p, size = rates(y_true, y_pred, pos_label)
-        positives = round(p * size)
-        misses, false_alarms = (
-            round((1.0 - P) * positives),
-            round((1.0 - N) * (size - positives)),
-        )
-        return float(abs(false_alarms**2 - misses**2))
+        hits_pos, positives, hits_neg, negatives = confusion(y_true, y_pred, pos_label)
+        return float(abs((negatives - hits_neg) ** 2 - (positives - hits_pos) ** 2))

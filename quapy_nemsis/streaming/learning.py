@@ -15,9 +15,10 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from quapy_nemsis._linear import check_integer
-from quapy_nemsis.measures import BA, Measure, NegKLD
-from quapy_nemsis.online import OnlineClassifier
+from quapy_nemsis._validation import check_integer, two_classes
+from quapy_nemsis.learners import OnlineClassifier
+from quapy_nemsis.learners.scores import quiet_scores
+from quapy_nemsis.measures import BA, Measure, NegKLD, Rates
 from quapy_nemsis.persistence import read, write
 from quapy_nemsis.streaming.sources import Chunk, Source, from_iterable
 
@@ -55,7 +56,7 @@ class Progress:
     ``kld``).
     """
 
-    learner: OnlineClassifier
+    learner: OnlineClassifier[Any]
     rows: int = 0
     seconds: float = 0.0
     curve: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVE})
@@ -74,7 +75,7 @@ class Progress:
 
 
 def fit_stream(
-    learner: OnlineClassifier,
+    learner: OnlineClassifier[Any],
     source: Iterable[Chunk],
     *,
     classes: ArrayLike,
@@ -144,7 +145,7 @@ def fit_stream(
     if not isinstance(source, Source):
         source = from_iterable(source, "the source")
     progress = _start(learner, checkpoint, resume)
-    classes = learner._two_classes(np.unique(np.asarray(classes)))
+    classes = two_classes(np.unique(np.asarray(classes)), learner)
     keeper = _Keeper(progress, checkpoint, every_rows, every_seconds)
     try:
         progress.stopped = _is_over(progress, max_rows, patience)
@@ -221,14 +222,14 @@ def _check_first_row(progress: Progress, X: Any, y: np.ndarray, name: str) -> No
     progress.first_row = first_row
 
 
-def _start(learner: OnlineClassifier, checkpoint: Any, resume: bool) -> Progress:
+def _start(learner: OnlineClassifier[Any], checkpoint: Any, resume: bool) -> Progress:
     """Where the stream begins or goes on; what would fail at the first checkpoint is noticed now."""
     if not isinstance(learner, OnlineClassifier):
         raise TypeError(
             f"{type(learner).__name__} is no online learner: give NEMSISClassifier, SCANClassifier or "
             "OnePassMiniBatchClassifier"
         )
-    learner._settings()
+    learner.settings()
     if checkpoint is None:
         if resume:
             raise ValueError("resume needs the file of a checkpoint")
@@ -272,7 +273,7 @@ def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: 
             raise ValueError(
                 f"{name}: row {first:,} has {X.shape[1]} features, those before it {learner.n_features_in_}"
             )
-        predicted = learner._scores(X) > 0.0
+        predicted = quiet_scores(X, learner.coef_[0], learner.intercept_[0]) > 0.0
     begin = time.perf_counter()
     try:
         learner.partial_fit(X, y, classes=classes)
@@ -307,7 +308,7 @@ def _close_window(progress: Progress, verbose: int) -> None:
         "estimate": (tp + fp) / total,
         "drift": abs(p - progress.positives / before) if before else 0.0,
     }
-    measures = {"value": progress.learner._settings().measure, "kld": NegKLD(), "ba": BA()}
+    measures = {"value": progress.learner.settings().measure, "kld": NegKLD(), "ba": BA()}
     for name, measure in measures.items():
         entries[name] = _value(measure, *progress.window)
     entries["kld"] = abs(entries["kld"])
@@ -326,10 +327,8 @@ def _close_window(progress: Progress, verbose: int) -> None:
 
 def _value(measure: Measure, tp: float, fn: float, fp: float, tn: float) -> float:
     """Value for the counts of a window; NaN if it hangs on how a class is recognised that is not there."""
-    total, positives, negatives = tp + fn + fp + tn, tp + fn, fp + tn
-    P_options = [tp / positives] if positives else [0.0, 1.0]
-    N_options = [tn / negatives] if negatives else [0.0, 1.0]
-    p, eps = positives / total, 0.5 / total
+    P, N, p, eps = Rates.of(tp, tp + fn, tn, fp + tn)
+    P_options, N_options = [P] if tp + fn else [0.0, 1.0], [N] if fp + tn else [0.0, 1.0]
     values = [measure.value(P, N, p, eps) for P in P_options for N in N_options]
     return values[0] if min(values) == max(values) else math.nan
 
@@ -342,6 +341,6 @@ def _is_over(progress: Progress, max_rows: int | None, patience: int | None) -> 
     values = values[np.isfinite(values)]
     if patience is None or len(values) <= patience:
         return False
-    if not progress.learner._settings().measure.greater_is_better:
+    if not progress.learner.settings().measure.greater_is_better:
         values = -values
     return bool(values[-patience:].max() <= values[:-patience].max())

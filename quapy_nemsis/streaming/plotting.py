@@ -53,7 +53,7 @@ def plot_progress(progress: Progress) -> Figure:
         )
     figure = Figure(figsize=(7.0, 7.0), layout="constrained")
     top, middle, bottom = figure.subplots(3, 1, sharex=True)
-    measure = progress.learner._settings().measure.name
+    measure = progress.learner.settings().measure.name
     top.plot(curve["rows"], curve["value"], color=_BLUE, marker="o", ms=3, label=measure)
     top.plot(curve["rows"], curve["ba"], color=_GREEN, marker="s", ms=3, ls="--", label="BA")
     top.set_ylabel("value")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from quapy_nemsis._linear import check_integer
+from quapy_nemsis._validation import check_integer
 from quapy_nemsis.streaming.sources import Chunk, Source
 
 

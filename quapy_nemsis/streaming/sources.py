@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 
-from quapy_nemsis._linear import check_integer
+from quapy_nemsis._validation import check_integer
 
 Chunk = tuple[Any, np.ndarray]
 #: How Parquet files are opened: buffered and not fetched ahead, so that memory does not grow with the row groups.

@@ -43,7 +43,7 @@ LOSSES = (
     "nkld",
     "ae",
     "rae",
-    "q",
+    "qrecall",
     "qacc",
     "qf1",
     "qgm",

@@ -1,11 +1,11 @@
-"""Structural SVM for quantification losses (SVM(KLD) and its family), for scikit-learn."""
+"""The structural SVM of quantification losses, SVM(KLD) and its family: its cutting planes, and the classifier."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -13,16 +13,24 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from quapy_nemsis._kernels.simplex import minimise
-from quapy_nemsis._linear import (
-    LinearClassifier,
+from quapy_nemsis._validation import (
     check_bool,
     check_integer,
     check_positive,
+    check_verbose,
+    checked_data,
     distinct,
+    two_classes,
+    unchanged_on_error,
 )
-from quapy_nemsis._violation import Searcher
-from quapy_nemsis.losses import get_loss
-from quapy_nemsis.measures import Measure
+from quapy_nemsis.learners.base import LinearClassifier
+from quapy_nemsis.learners.scores import linear_scores
+from quapy_nemsis.learners.separation import SeparationOracle
+from quapy_nemsis.learners.state import Arrays, columns_to_arrays, prefixed
+from quapy_nemsis.measures import Loss, Measure, get_loss
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 HISTORY = ("seconds", "gap", "primal", "dual", "loss")
 # A cutting plane is dropped when it has been slack for so many iterations.
@@ -35,7 +43,21 @@ _TOWARDS, _LEAST_RISE = 0.3, 0.1
 _INNER_SHARE, _INNER_STEPS = 0.01, 100_000
 
 
-class SVMPerfClassifier(LinearClassifier):
+@dataclass(eq=False, repr=False)
+class SVMPerfParameters:
+    """Parameters of the structural SVM, written once for classifier and quantifier (see `SVMPerfClassifier`)."""
+
+    loss: str | Measure = "kld"
+    _: KW_ONLY
+    C: float = 100.0
+    tol: float = 1e-3
+    max_iter: int = 1000
+    fit_intercept: bool = True
+    warm_start: bool = False
+    verbose: int = 0
+
+
+class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
     """Linear structural SVM for losses of all predictions together (Joachims 2005), by 1-slack cutting planes.
 
     Minimises the convex bound of a loss Δ, over labellings ȳ of all training rows,
@@ -43,7 +65,7 @@ class SVMPerfClassifier(LinearClassifier):
         J(w) = ‖w‖²/(2C) + max_ȳ [ Δ(ȳ) − (1/|S|) Σ (y_i − ȳ_i) f(x_i) ],    y_i = ±1,  f(x) = w·x + b,
 
     which is the paper's ½‖w‖² + C·ξ divided by C, so that values and tolerances are in units of the loss whatever C is.
-    Each iteration adds the constraint that is violated most (exactly found, see `quapy_nemsis._violation`), at weights
+    Each iteration adds the constraint that is violated most (exactly found, see `quapy_nemsis.learners.separation`), at weights
     between the best so far and the dual's, and solves a small dual problem (Joachims, Finley, Yu 2009). The dual's
     value is a lower bound, J of the best weights so far an upper one; it stops when the *duality gap* between them is
     at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then other
@@ -57,8 +79,8 @@ class SVMPerfClassifier(LinearClassifier):
     Parameters
     ----------
     loss : str or Measure, default="kld"
-        "kld", "nkld", "ae", "rae", "q", "qacc", "qf1", "qgm", "01", "f1", "ba", or a measure of this package (see
-        `quapy_nemsis.losses.get_loss`).
+        "kld", "nkld", "ae", "rae", "qrecall", "qacc", "qf1", "qgm", "01", "f1", "ba", or a measure of this package
+        (see `quapy_nemsis.get_loss`).
     C : float, default=100
         Weight of the loss against ‖w‖².
     tol : float, default=1e-3
@@ -116,26 +138,7 @@ class SVMPerfClassifier(LinearClassifier):
     True
     """
 
-    def __init__(
-        self,
-        loss: str | Measure = "kld",
-        *,
-        C: float = 100.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ):
-        self.loss = loss
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.warm_start = warm_start
-        self.verbose = verbose
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> SVMPerfClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Minimise the loss over all rows.
 
         Parameters
@@ -147,22 +150,30 @@ class SVMPerfClassifier(LinearClassifier):
 
         Returns
         -------
-        SVMPerfClassifier
-            The fitted learner itself.
+        self
+            The fitted learner.
         """
-        loss = get_loss(self.loss)
+        with unchanged_on_error(self):
+            return self._fit(self._checked_loss(), X, y)
+
+    def _checked_loss(self) -> Loss:
+        """Check the parameters."""
         check_positive("C", self.C, finite=True)
         check_positive("tol", self.tol, finite=True)
         check_integer("max_iter", self.max_iter)
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("warm_start", self.warm_start)
-        X, y = self._check_data(X, y, reset=True, dtype=np.float64)
-        classes = self._two_classes(distinct(y))
+        check_verbose(self.verbose)
+        return get_loss(self.loss)
+
+    def _fit(self, loss: Loss, X: Any, y: Any) -> Self:
+        X, y = checked_data(self, X, y, reset=True, dtype=np.float64)
+        classes = two_classes(distinct(y), self)
         positive = y == classes[1]
 
         planes = self._planes(X, positive, loss)
         planes.rescale(float(self.C))
-        searcher = Searcher(loss, positive)
+        oracle = SeparationOracle(loss, positive)
         history: dict[str, list[float]] = {column: [] for column in HISTORY}
         centre = best = planes.weights()
         centre_value = best_value = gap = np.inf
@@ -171,9 +182,9 @@ class SVMPerfClassifier(LinearClassifier):
         for iteration in range(1, self.max_iter + 1):
             lowest, bound = planes.weights(), planes.value()
             weights = lowest if direct else centre + _TOWARDS * (lowest - centre)
-            scores = X @ weights[:-1] + weights[-1]
-            violation = searcher(scores)
-            value = weights @ weights / (2.0 * self.C) + max(violation.value, 0.0)
+            scores = linear_scores(X, weights[:-1], weights[-1])
+            constraint = oracle(scores)
+            value = weights @ weights / (2.0 * self.C) + max(constraint.value, 0.0)
             if value < centre_value:
                 centre, centre_value = weights, value
             # Weights 0 may be the optimum, where positives are rare. They say nothing: any others come before them.
@@ -181,9 +192,7 @@ class SVMPerfClassifier(LinearClassifier):
                 best, best_value = weights, value
             gap = best_value - bound
             row = time.perf_counter() - begin, gap, best_value, bound
-            for column, entry in zip(
-                HISTORY, (*row, searcher.prediction_loss(scores)), strict=True
-            ):
+            for column, entry in zip(HISTORY, (*row, oracle.prediction_loss(scores)), strict=True):
                 history[column].append(float(entry))
             if self.verbose and iteration % self.verbose == 0:
                 print(
@@ -193,11 +202,11 @@ class SVMPerfClassifier(LinearClassifier):
             if gap <= self.tol:
                 break
             normal = np.append(
-                X.T @ violation.weights, violation.weights.sum() if self.fit_intercept else 0.0
+                X.T @ constraint.weights, constraint.weights.sum() if self.fit_intercept else 0.0
             )
-            planes.add(normal, violation.loss)
+            planes.add(normal, constraint.loss)
             # How far the new plane is above the old ones at their lowest point.
-            rise = violation.loss - normal @ lowest + lowest @ lowest / (2.0 * self.C) - bound
+            rise = constraint.loss - normal @ lowest + lowest @ lowest / (2.0 * self.C) - bound
             direct = not direct and rise < _LEAST_RISE * gap
             planes.solve(_INNER_SHARE * self.tol)
         else:
@@ -205,26 +214,48 @@ class SVMPerfClassifier(LinearClassifier):
                 f"the duality gap is {gap:.2g} after max_iter={self.max_iter} cutting planes; scale the features, "
                 "lower C, or raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         self.classes_ = classes
         self.coef_, self.intercept_ = best[np.newaxis, :-1].copy(), best[-1:].copy()
         self.n_iter_, self.gap_, self.history_ = iteration, float(gap), history
-        self._kept = planes if self.warm_start else None
+        self.planes_ = planes if self.warm_start else None
         return self
 
-    def _planes(self, X: Any, positive: np.ndarray, loss: Any) -> _Planes:
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All that was learned, by name."""
+        arrays = {
+            **super().to_arrays(),
+            "n_iter": np.array(self.n_iter_),
+            "gap": np.array(self.gap_),
+            **prefixed("history", columns_to_arrays(self.history_)),
+        }
+        if self.planes_ is not None:
+            arrays |= prefixed("planes", self.planes_.to_arrays())
+        return arrays
+
+    def from_arrays(self, arrays: Arrays) -> None:
+        """Take over what was learned; refuses arrays of other types or shapes."""
+        super().from_arrays(arrays)
+        self.n_iter_, self.gap_ = arrays.count("n_iter"), arrays.real("gap")
+        self.history_ = arrays.part("history").columns(HISTORY)
+        part = arrays.part("planes")
+        self.planes_ = Planes.from_arrays(part) if part.arrays else None
+        part.finish()
+        self._checked_loss()
+
+    def _planes(self, X: Any, positive: np.ndarray, loss: Any) -> Planes:
         if not self.warm_start:
-            return _Planes.start(X.shape[1] + 1)
+            return Planes.start(X.shape[1] + 1)
         problem = joblib.hash((X, positive, loss, self.fit_intercept))
-        kept = getattr(self, "_kept", None)
+        kept = getattr(self, "planes_", None)
         if kept is not None and kept.problem == problem:
             return kept.copy()
-        return _Planes.start(X.shape[1] + 1, problem)
+        return Planes.start(X.shape[1] + 1, problem)
 
 
 @dataclass
-class _Planes:
+class Planes:
     """Constraints ξ ≥ Δ_j − w·g_j and the dual variables α_j ≥ 0 of them, Σ α_j = C; the first plane is ξ ≥ 0.
 
     Then w = Σ α_j·g_j, and the dual's value is (Σ α_j·Δ_j − ½‖w‖²)/C.
@@ -240,16 +271,35 @@ class _Planes:
     problem: str | None = None
 
     @classmethod
-    def start(cls, width: int, problem: str | None = None) -> _Planes:
+    def start(cls, width: int, problem: str | None = None) -> Planes:
         one = np.zeros(1)
         return cls(np.zeros((1, width)), one, np.zeros((1, 1)), np.ones(1), one.copy(), problem)
 
-    def copy(self) -> _Planes:
+    def copy(self) -> Planes:
         parts = (self.normals, self.losses, self.gram, self.alpha, self.idle)
-        return _Planes(*(part.copy() for part in parts), self.problem)
+        return Planes(*(part.copy() for part in parts), self.problem)
 
     def __len__(self) -> int:
         return len(self.losses)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All numbers, by name, and what they are planes of."""
+        names = ("normals", "losses", "gram", "alpha", "idle")
+        arrays = {name: getattr(self, name) for name in names}
+        return {**arrays, "problem": np.array(self.problem or "")}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Planes:
+        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        losses = arrays.take("losses", None)
+        n = len(losses)
+        normals, gram = arrays.take("normals", n, arrays.width + 1), arrays.take("gram", n, n)
+        alpha, idle = arrays.take("alpha", n), arrays.take("idle", n)
+        planes = cls(normals, losses, gram, alpha, idle, str(arrays.any("problem")))
+        parts = (normals, losses, gram, alpha, idle)
+        if not n or not all(np.isfinite(part).all() for part in parts):
+            raise ValueError("its cutting planes are not finite")
+        return planes
 
     def rescale(self, C: float) -> None:
         """Let the dual variables sum to C."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
-from quapy_nemsis.measures import NestedMeasure
+from quapy_nemsis.learners.scores import quiet_scores
+from quapy_nemsis.learners.state import Arrays, State
+from quapy_nemsis.learners.tuning import Tuned
+from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Valuation, get_measure
+from quapy_nemsis.measures.formulas import smoothing
 
 # How many scores of the latest points a stream keeps, and of each class `fit` looks at.
 RECENT = 4096
@@ -36,7 +41,7 @@ def sample_of_classes(
     return np.concatenate(rows)[order], np.concatenate(weights)[order]
 
 
-def sigmoid(
+def fit_platt(
     scores: np.ndarray,
     positive: np.ndarray,
     weights: np.ndarray | None = None,
@@ -67,7 +72,7 @@ def sigmoid(
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=100_000)
     >>> positive = rng.random(100_000) < 1 / (1 + np.exp(-(2 * scores - 1)))
-    >>> [round(number, 1) for number in sigmoid(scores, positive)]
+    >>> [round(number, 1) for number in fit_platt(scores, positive)]
     [2.0, -1.0]
     """
     weights = np.ones(len(scores)) if weights is None else weights
@@ -118,7 +123,7 @@ class Calibration:
         Whether they belong to positives.
     weights : ndarray of shape (n_samples,), optional
         How many points each stands for.
-    measure : NestedMeasure, optional
+    measure : Measure, optional
         What the scores were learned for.
 
     Examples
@@ -135,15 +140,50 @@ class Calibration:
         scores: np.ndarray,
         positive: np.ndarray,
         weights: np.ndarray | None = None,
-        measure: NestedMeasure | None = None,
+        measure: Measure | None = None,
     ):
         self.scores = scores
         self.positive = positive
         self.weights = np.ones(len(scores)) if weights is None else weights
         self.measure = measure
 
+    @classmethod
+    def of_nothing(cls) -> Calibration:
+        """Calibration before the first point."""
+        return cls(np.zeros(0), np.zeros(0, dtype=bool))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """What it is fitted to, by name."""
+        arrays = {"scores": self.scores, "positive": self.positive, "weights": self.weights}
+        measure = self.measure
+        if isinstance(measure, Valuation):
+            arrays["level"], measure = np.array(measure.level), measure.measure
+        return arrays if measure is None else {**arrays, "measure": np.array(measure.name)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Calibration:
+        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        measure: Measure | None = None
+        if "measure" in arrays.arrays:
+            measure = get_measure(str(arrays.any("measure")))
+        if "level" in arrays.arrays:
+            if not isinstance(measure, PseudoMeasure):
+                raise ValueError(f"{measure!r} has no level")
+            measure = measure.valuation(arrays.real("level"))
+        scores = arrays.take("scores", None)
+        positive = arrays.take("positive", len(scores), types=(np.bool_,))
+        weights = arrays.take("weights", len(scores))
+        if not (np.isfinite(scores).all() and np.isfinite(weights).all()):
+            raise ValueError("it is calibrated on scores that are not finite")
+        return cls(scores, positive, weights, measure)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is fitted when it is needed."""
+        names = ("scores", "positive", "weights", "measure")
+        return {name: getattr(self, name) for name in names}
+
     def extended(
-        self, scores: np.ndarray, positive: np.ndarray, measure: NestedMeasure | None
+        self, scores: np.ndarray, positive: np.ndarray, measure: Measure | None
     ) -> Calibration:
         """Calibration on the latest 4,096 scores, these the newest."""
         last = slice(-RECENT, None)
@@ -157,24 +197,24 @@ class Calibration:
     def _offset(self) -> float | None:
         """Log-odds of the posterior where the score is 0, as far as the measure tells."""
         n_pos, n_neg = self.weights[self.positive].sum(), self.weights[~self.positive].sum()
-        if self.measure is None or min(n_pos, n_neg) == 0.0:
+        if not isinstance(self.measure, NestedMeasure) or min(n_pos, n_neg) == 0.0:
             return None
         total = n_pos + n_neg
-        a_pos, a_neg = self.measure.weights(1.0, 1.0, n_pos / total, 0.5 / total)
+        a_pos, a_neg = self.measure.class_gradients(1.0, 1.0, n_pos / total, smoothing(total))
         if min(a_pos, a_neg) <= 0.0:
             return None
         return math.log(a_neg * n_pos) - math.log(a_pos * n_neg)
 
     @cached_property
-    def _sigmoid(self) -> tuple[float, float]:
-        return sigmoid(self.scores, self.positive, self.weights, self._offset())
+    def _platt(self) -> tuple[float, float]:
+        return fit_platt(self.scores, self.positive, self.weights, self._offset())
 
     @cached_property
     def _curve(self) -> IsotonicRegression | None:
         total = self.weights.sum()
         if total < _SIGMOID_POINTS:
             return None
-        slope, offset = self._sigmoid
+        slope, offset = self._platt
         share = _SIGMOID_POINTS / total
         target = (self.positive + share * expit(slope * self.scores + offset)) / (1.0 + share)
         curve = IsotonicRegression(out_of_bounds="clip")
@@ -184,5 +224,26 @@ class Calibration:
         """Probability of the positive class at each score."""
         if self._curve is not None:
             return self._curve.predict(scores)
-        slope, offset = self._sigmoid
+        slope, offset = self._platt
         return expit(slope * scores + offset)
+
+
+def calibrate(
+    state: State[Any],
+    X: Any,
+    positive: np.ndarray,
+    tuned: Tuned[Any] | None,
+    rng: np.random.Generator,
+) -> Calibration:
+    """Calibration of the scores of a state's model, at the end of `fit`.
+
+    Scores of held-out rows come from other models than the one kept, scores of training rows from this one. Where rows
+    are many for each feature these are the better guide, where they are few they are too good to be true.
+    """
+    if tuned is not None and X.shape[0] < 10 * X.shape[1]:
+        return Calibration(tuned.scores, tuned.positive, measure=state.objective())
+    sample, weights = sample_of_classes(positive, rng)
+    blocks = np.array_split(sample, len(sample) // 10_000 + 1)  # rows are copied
+    model = state.model()
+    scores = np.concatenate([quiet_scores(X[rows], *model) for rows in blocks])
+    return Calibration(scores, positive[sample], weights, state.objective())

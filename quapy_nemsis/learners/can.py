@@ -1,10 +1,11 @@
-"""CAN: the exact batch optimum of a measure, for scikit-learn. What the online learners are measured against."""
+"""CAN (Algorithm 2 of the paper): the exact batch optimum of a measure, which online learners are measured against."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,37 +13,37 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from quapy_nemsis._linear import (
-    LinearClassifier,
+from quapy_nemsis._validation import (
     check_bool,
     check_integer,
     check_positive,
+    check_verbose,
+    checked_data,
     distinct,
+    two_classes,
+    unchanged_on_error,
 )
-from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
+from quapy_nemsis.learners.base import LinearClassifier
+from quapy_nemsis.learners.scores import linear_scores
+from quapy_nemsis.learners.state import Arrays
+from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Rates, get_measure
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
+@dataclass(eq=False, repr=False)
 class CANParameters:
     """Parameters of CAN, written once for the classifier and the QuaPy quantifier (see `CANClassifier`)."""
 
-    def __init__(
-        self,
-        measure: str | Measure = "cq",
-        *,
-        radius: float = math.inf,
-        tol: float = 1e-6,
-        max_levels: int = 50,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        verbose: int = 0,
-    ):
-        self.measure = measure
-        self.radius = radius
-        self.tol = tol
-        self.max_levels = max_levels
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.verbose = verbose
+    measure: str | Measure = "cq"
+    _: KW_ONLY
+    radius: float = math.inf
+    tol: float = 1e-6
+    max_levels: int = 50
+    max_iter: int = 1000
+    fit_intercept: bool = True
+    verbose: int = 0
 
 
 class CANClassifier(CANParameters, LinearClassifier):
@@ -96,7 +97,7 @@ class CANClassifier(CANParameters, LinearClassifier):
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> CANClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Maximise the measure over all rows.
 
         Parameters
@@ -108,12 +109,15 @@ class CANClassifier(CANParameters, LinearClassifier):
 
         Returns
         -------
-        CANClassifier
-            The fitted learner itself.
+        self
+            The fitted learner.
         """
-        measure = self._checked_measure()
-        X, y = self._check_data(X, y, reset=True, dtype=np.float64)
-        classes = self._two_classes(distinct(y))
+        with unchanged_on_error(self):
+            return self._fit(self._checked_measure(), X, y)
+
+    def _fit(self, measure: NestedMeasure | PseudoMeasure, X: Any, y: Any) -> Self:
+        X, y = checked_data(self, X, y, reset=True, dtype=np.float64)
+        classes = two_classes(distinct(y), self)
         problem = _Problem(X, y == classes[1], self)
         model = np.zeros(X.shape[1] + 1)
         levels: list[float] = []
@@ -142,8 +146,19 @@ class CANClassifier(CANParameters, LinearClassifier):
         self.levels_, self.n_iter_ = np.array(levels), len(levels)
         return self
 
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All that was learned, by name."""
+        own = {"levels": self.levels_, "n_iter": np.array(self.n_iter_)}
+        return {**super().to_arrays(), **own}
+
+    def from_arrays(self, arrays: Arrays) -> None:
+        """Take over what was learned; refuses arrays of other types or shapes."""
+        super().from_arrays(arrays)
+        self.levels_, self.n_iter_ = arrays.take("levels", None), arrays.count("n_iter")
+        self._checked_measure()
+
     def _warn(self, message: str) -> None:
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _checked_measure(self) -> NestedMeasure | PseudoMeasure:
         measure = get_measure(self.measure)
@@ -154,6 +169,7 @@ class CANClassifier(CANParameters, LinearClassifier):
         check_integer("max_levels", self.max_levels)
         check_integer("max_iter", self.max_iter)
         check_bool("fit_intercept", self.fit_intercept)
+        check_verbose(self.verbose)
         return measure
 
 
@@ -165,34 +181,31 @@ class _Problem:
         self.positive = positive
         self.sign = np.where(positive, 1.0, -1.0)
         self.counts = np.array([positive.sum(), (~positive).sum()], dtype=float)
-        self.p = float(positive.mean())
-        self.eps = 0.5 / len(positive)
         self.options = options
         #: Largest entry of the gradient where the last maximisation stopped before its tolerance, else 0.
         self.unfinished = 0.0
 
-    def rewards(self, model: np.ndarray) -> tuple[float, float, np.ndarray]:
-        """(P, N) and the margins."""
-        margins = self.sign * (self.X @ model[:-1] + model[-1])
+    def rates(self, model: np.ndarray) -> tuple[Rates, np.ndarray]:
+        """Mean rewards, and the margins."""
+        margins = self.sign * linear_scores(self.X, model[:-1], model[-1])
         rewards = 1.0 - np.logaddexp(0.0, -margins)
-        P = float(rewards[self.positive].sum() / self.counts[0])
-        return P, float(rewards[~self.positive].sum() / self.counts[1]), margins
+        sums = rewards[self.positive].sum(), rewards[~self.positive].sum()
+        return Rates.of(sums[0], self.counts[0], sums[1], self.counts[1]), margins
 
     def value(self, measure: Measure, model: np.ndarray) -> float:
         """Measure at the model's mean rewards."""
-        P, N, _ = self.rewards(model)
-        return measure.value(P, N, self.p, self.eps)
+        return measure.value(*self.rates(model)[0])
 
     def loss(self, model: np.ndarray, measure: NestedMeasure) -> tuple[float, np.ndarray]:
         """−measure and its gradient."""
-        P, N, margins = self.rewards(model)
-        a_pos, a_neg = measure.weights(P, N, self.p, self.eps)
+        rates, margins = self.rates(model)
+        a_pos, a_neg = measure.class_gradients(*rates)
         weight = np.where(self.positive, a_pos / self.counts[0], a_neg / self.counts[1])
         slopes = weight * self.sign * expit(-margins)
         gradient = np.empty_like(model)
         gradient[:-1] = -(self.X.T @ slopes)
         gradient[-1] = -slopes.sum() if self.options.fit_intercept else 0.0
-        return -measure.value(P, N, self.p, self.eps), gradient
+        return -measure.value(*rates), gradient
 
     def maximise(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
         """Model of greatest value in the ball, from a starting point."""

@@ -9,37 +9,45 @@ moves away from 0 with the rates fixed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
-from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
-from quapy_nemsis.measures.blocks import error, relative_log, smooth
+from quapy_nemsis._jit import jitable
+from quapy_nemsis.measures.contract import (
+    LossFunction,
+    Measure,
+    NestedMeasure,
+    Outer,
+    PseudoMeasure,
+    Values,
+)
+from quapy_nemsis.measures.formulas import error, relative_log, smooth
+from quapy_nemsis.measures.names import get_measure
 
 _ALIASES = {"mae": "ae", "mrae": "rae"}
 
 
-@register_jitable
+@jitable
 def _accuracy(P, N, p):
     return p * P + (1.0 - p) * N
 
 
-@register_jitable
+@jitable
 def _f1(P, N, p):
     errors = p * (1.0 - P) + (1.0 - p) * (1.0 - N)
     return 2.0 * p * P / (2.0 * p * P + errors) if P > 0.0 else 0.0
 
 
-@register_jitable
+@jitable
 def _kld(d, p, eps):
     first = relative_log(smooth(p, eps), smooth(p - d, eps))
     return -first - relative_log(smooth(1.0 - p, eps), smooth(1.0 - p + d, eps))
 
 
-@register_jitable
+@jitable
 def _with_count(quality, d, p):
     """1 − the harmonic mean of a classification measure and of NAS = 1 − |d|/max(p, n) (Barranquero et al. 2015)."""
     score = 1.0 - abs(d) / max(p, 1.0 - p)
@@ -75,7 +83,7 @@ def _rae_loss(P, N, d, p, eps, theta):
     return 0.5 * abs(d) * (1.0 / (p + eps) + 1.0 / (1.0 - p + eps))
 
 
-def _q_loss(P, N, d, p, eps, theta):
+def _qrecall_loss(P, N, d, p, eps, theta):
     return _with_count(P, d, p)
 
 
@@ -91,21 +99,25 @@ def _qgm_loss(P, N, d, p, eps, theta):
     return _with_count(math.sqrt(P * N), d, p)
 
 
-# Name, what it is, function.
-_TABLE: dict[str, tuple[str, Callable]] = {
-    "01": ("share of errors", _zero_one_loss),
-    "f1": ("1 − F₁", _f1_loss),
-    "ba": ("1 − BA", _ba_loss),
-    "kld": ("KLD(p, p̂)", _kld_loss),
-    "nkld": ("2·exp(KLD)/(1 + exp(KLD)) − 1", _nkld_loss),
-    "ae": ("|p̂ − p|", _ae_loss),
-    "rae": ("mean of |p̂ − p|/p and |p̂ − p|/n, smoothed", _rae_loss),
-    "q": ("1 − harmonic mean of P and NAS = 1 − |d|/max(p, n)", _q_loss),
-    "qacc": ("1 − harmonic mean of accuracy and NAS", _qacc_loss),
-    "qf1": ("1 − harmonic mean of F₁ and NAS", _qf1_loss),
-    "qgm": ("1 − harmonic mean of √(P·N) and NAS", _qgm_loss),
+class _Entry(NamedTuple):
+    formula: str
+    function: LossFunction
+    prevalence_only: bool = False
+
+
+_TABLE: dict[str, _Entry] = {
+    "01": _Entry("share of errors", _zero_one_loss),
+    "f1": _Entry("1 − F₁", _f1_loss),
+    "ba": _Entry("1 − BA", _ba_loss),
+    "kld": _Entry("KLD(p, p̂)", _kld_loss, prevalence_only=True),
+    "nkld": _Entry("2·exp(KLD)/(1 + exp(KLD)) − 1", _nkld_loss, prevalence_only=True),
+    "ae": _Entry("|p̂ − p|", _ae_loss, prevalence_only=True),
+    "rae": _Entry("mean of |p̂ − p|/p and |p̂ − p|/n, smoothed", _rae_loss, prevalence_only=True),
+    "qrecall": _Entry("1 − harmonic mean of P and NAS = 1 − |d|/max(p, n)", _qrecall_loss),
+    "qacc": _Entry("1 − harmonic mean of accuracy and NAS", _qacc_loss),
+    "qf1": _Entry("1 − harmonic mean of F₁ and NAS", _qf1_loss),
+    "qgm": _Entry("1 − harmonic mean of √(P·N) and NAS", _qgm_loss),
 }
-_COUNTING = ("kld", "nkld", "ae", "rae")
 
 #: Names of the losses; those of measures are accepted too.
 LOSSES: tuple[str, ...] = tuple(_TABLE)
@@ -115,13 +127,14 @@ class Loss(Measure):
     """A loss Δ(P, N): 0 for perfect rates. Made by `get_loss`."""
 
     greater_is_better = False
-    #: Whether its function can be bounded from parts, as the head of this module says.
-    bounded: bool = True
-    #: Whether compiled code may be kept on disk.
-    cacheable: bool = True
 
     @property
-    def function(self) -> Callable:
+    def bounded(self) -> bool:
+        """Whether its function can be bounded from parts, as the head of this module says."""
+        return False
+
+    @property
+    def function(self) -> LossFunction:
         """``f(P, N, d, p, eps, theta)``."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
@@ -135,8 +148,11 @@ class Loss(Measure):
 
 
 @dataclass(frozen=True)
-class _NamedLoss(Loss):
+class NamedLoss(Loss):
+    """A loss of the table above."""
+
     key: str
+    bounded = True
 
     @property
     def name(self) -> str:
@@ -146,21 +162,23 @@ class _NamedLoss(Loss):
     @property
     def formula(self) -> str:
         """What it is."""
-        return _TABLE[self.key][0]
+        return _TABLE[self.key].formula
 
     @property
-    def counting(self) -> bool:
+    def prevalence_only(self) -> bool:
         """Whether it depends on the predicted prevalence alone."""
-        return self.key in _COUNTING
+        return _TABLE[self.key].prevalence_only
 
     @property
-    def function(self) -> Callable:
+    def function(self) -> LossFunction:
         """``f(P, N, d, p, eps, theta)``."""
-        return _TABLE[self.key][1]
+        return _TABLE[self.key].function
 
 
 @dataclass(frozen=True)
-class _MeasureLoss(Loss):
+class MeasureLoss(Loss):
+    """A measure's value for perfect rates, less its value."""
+
     measure: NestedMeasure | PseudoMeasure
 
     @property
@@ -174,50 +192,41 @@ class _MeasureLoss(Loss):
         return f"value of [{self.measure.formula}] for perfect rates, less its value"
 
     @property
-    def counting(self) -> bool:
+    def prevalence_only(self) -> bool:
         """As for the measure."""
-        return self.measure.counting
+        return self.measure.prevalence_only
 
     @property
     def bounded(self) -> bool:
         """Whether the measure keeps rates and count apart."""
-        return self.measure.count_apart
-
-    @property
-    def cacheable(self) -> bool:
-        """As for the measure."""
-        return self.measure.cacheable
-
-    @property
-    def _nested(self) -> NestedMeasure:
-        # P_class and P_quant of a pseudo-concave measure are the inner functions of its valuations.
-        is_ratio = isinstance(self.measure, PseudoMeasure)
-        return self.measure.valuation(0.0) if is_ratio else self.measure
+        return self.measure.separates_count
 
     @property
     def theta(self) -> np.ndarray:
-        """Parameters of the measure."""
-        return self._nested.theta
+        """Parameters of the measure; the functions of a ratio have its level before them."""
+        is_ratio = isinstance(self.measure, PseudoMeasure)
+        return (self.measure.valuation(0.0) if is_ratio else self.measure).theta
 
     @property
-    def function(self) -> Callable:
+    def function(self) -> LossFunction:
         """``f(P, N, d, p, eps, theta)``."""
-        outer = None if isinstance(self.measure, PseudoMeasure) else self.measure._outer
-        return _measure_loss(self._nested._values, outer, self.measure.count_apart)
+        values, outer, _ = self.measure.functions
+        if isinstance(self.measure, PseudoMeasure):
+            outer = _ratio
+        return _measure_loss(values, outer, self.measure.separates_count)
 
 
-@register_jitable
+@jitable
 def _ratio(x, y, p, eps, theta):
     return x / y
 
 
 @lru_cache(maxsize=256)
-def _measure_loss(values: Callable, outer: Callable | None, count_apart: bool) -> Callable:
-    """Loss of a measure Ψ(ζ₁, ζ₂), or of a ratio ζ₁/ζ₂ if Ψ is None."""
-    values = register_jitable(values)
-    outer = register_jitable(outer) if outer is not None else _ratio
+def _measure_loss(values: Values, outer: Outer, separates_count: bool) -> LossFunction:
+    """Loss of a measure outer(ζ₁, ζ₂)."""
+    values, outer = jitable(values), jitable(outer)
 
-    if not count_apart:
+    if not separates_count:
 
         def loss(P, N, d, p, eps, theta):
             best1, best2 = values(1.0, 1.0, p, eps, theta)
@@ -229,8 +238,10 @@ def _measure_loss(values: Callable, outer: Callable | None, count_apart: bool) -
         def loss(P, N, d, p, eps, theta):
             best1, best2 = values(1.0, 1.0, p, eps, theta)
             x = values(P, N, p, eps, theta)[0]
-            # Rates that are off by d alone.
-            y = values(1.0 - max(d, 0.0) / p, 1.0 + min(d, 0.0) / (1.0 - p), p, eps, theta)[1]
+            # Rates that are off by d alone; a class that does not occur cannot be off.
+            off_pos = max(d, 0.0) / p if p > 0.0 else 0.0
+            off_neg = min(d, 0.0) / (1.0 - p) if p < 1.0 else 0.0
+            y = values(1.0 - off_pos, 1.0 + off_neg, p, eps, theta)[1]
             return outer(best1, best2, p, eps, theta) - outer(x, y, p, eps, theta)
 
     return loss
@@ -242,9 +253,9 @@ def get_loss(loss: str | Measure) -> Loss:
     Parameters
     ----------
     loss : str or Measure
-        One of 01, f1, ba, kld, nkld, ae (or mae), rae (or mrae), q, qacc, qf1, qgm, as QuaPy names them; the name of a
-        measure ("bakld:0.3", "cq", …); or a measure object. "q" is QuaPy's loss, of Barranquero et al. (2015); the
-        paper's Q-measure is `QMeasure()`.
+        One of 01, f1, ba, kld, nkld, ae (or mae), rae (or mrae), qrecall, qacc, qf1, qgm; the name of a measure
+        ("bakld:0.3", "cq", …); or a measure object. The names are QuaPy's, but for "qrecall", the loss of SVM(Q)
+        (Barranquero et al. 2015), which QuaPy calls "q": here "q" is the paper's Q-measure.
 
     Examples
     --------
@@ -261,7 +272,7 @@ def get_loss(loss: str | Measure) -> Loss:
     if isinstance(loss, str):
         name = _ALIASES.get(loss, loss)
         if name in _TABLE:
-            return _NamedLoss(name)
+            return NamedLoss(name)
         try:
             loss = get_measure(loss)
         except ValueError as error:
@@ -276,4 +287,4 @@ def get_loss(loss: str | Measure) -> Loss:
         )
     if not isinstance(loss, NestedMeasure | PseudoMeasure):
         raise ValueError(f"{loss!r} ({loss.formula}) is for evaluation only")
-    return _MeasureLoss(loss)
+    return MeasureLoss(loss)

@@ -1,55 +1,61 @@
-"""Building blocks of the measures: plain functions of floats, called as they are and compiled into the kernels."""
+"""Formulas that measures are made of: plain functions of floats, called as they are and compiled into the kernels."""
 
 from __future__ import annotations
 
 import math
 
-from numba.extending import register_jitable
+from quapy_nemsis._jit import jitable
 
 
-@register_jitable
+@jitable
 def log(x):
     """Ln x, −∞ from 0 down."""
     return math.log(x) if x > 0.0 else -math.inf
 
 
-@register_jitable
+@jitable
 def inverse(x):
     """1/x, ∞ from 0 down."""
     return 1.0 / x if x > 0.0 else math.inf
 
 
-@register_jitable
+@jitable
+def smoothing(size):
+    """ε = 1/(2·size), the smoothing of shares among so many points, as in `quapy.error`."""
+    return 0.5 / size
+
+
+@jitable
 def smooth(v, eps):
     """s(v), the smoothing of a share of two classes."""
     return (v + eps) / (1.0 + 2.0 * eps)
 
 
-@register_jitable
+@jitable
 def predicted(P, N, p):
     """p̂, at the nearest point of [0, 1]."""
     return min(max(p * P + (1.0 - p) * (1.0 - N), 0.0), 1.0)
 
 
-@register_jitable
+@jitable
 def ba(P, N):
     """Balanced accuracy."""
     return 0.5 * (P + N)
 
 
-@register_jitable
+@jitable
 def error(P, N, p):
     """d, the signed quantification error."""
     return p * (1.0 - P) - (1.0 - p) * (1.0 - N)
 
 
-@register_jitable
+@jitable
 def relative_log(a, b):
     """a·ln(b/a), with its limit 0 at a = 0."""
     return a * log(b / a) if a > 0.0 else 0.0
 
 
-@register_jitable
+@jitable
 def neg_kld(P, N, p, eps):
     """−KLD(p, p̂), smoothed."""
     p_hat = predicted(P, N, p)
@@ -57,14 +63,14 @@ def neg_kld(P, N, p, eps):
     return positives + relative_log(smooth(1.0 - p, eps), smooth(1.0 - p_hat, eps))
 
 
-@register_jitable
+@jitable
 def neg_kld_slope(P, N, p, eps):
     """Derivative of −KLD by p̂."""
     p_hat = predicted(P, N, p)
     return smooth(p, eps) * inverse(p_hat + eps) - smooth(1.0 - p, eps) * inverse(1.0 - p_hat + eps)
 
 
-@register_jitable
+@jitable
 def nss(P, N, p):
     """1 − d²."""
     return 1.0 - error(P, N, p) ** 2

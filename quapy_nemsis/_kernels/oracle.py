@@ -1,4 +1,4 @@
-"""The search for the labelling that a structural learner violates most.
+"""The separation oracle: the search for the constraint that a structural learner violates most.
 
 With scores f(x_i) and labels y_i = ±1, a labelling ȳ with FN misses and FP false alarms violates its constraint by
 
@@ -11,35 +11,31 @@ of highest score. So H = Δ(FN, FP) + A(FN) + B(FP), with A and B partial sums o
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import register_jitable
 
-from quapy_nemsis._jit import (
-    ASK_LOSS_D,
-    ASK_LOSS_EPS,
-    ASK_LOSS_N,
-    ASK_LOSS_P,
-    ASK_LOSS_SHARE,
+from quapy_nemsis._jit import Routine, call, integers, jitable, reals, tables, types
+from quapy_nemsis.measures.contract import (
     LOSS,
-    Routine,
-    call,
-    reals,
-    tables,
+    LOSS_D,
+    LOSS_EPS,
+    LOSS_RECALL_NEG,
+    LOSS_RECALL_POS,
+    LOSS_SHARE_POS,
 )
+from quapy_nemsis.measures.formulas import smoothing
 
 # Cells of the (FN, FP) grid that are looked at one by one.
 _LEAF = 16
 
 
-@register_jitable
+@jitable
 def _loss(callback, ask, misses, alarms, shift, n_pos, n_neg):
     """Δ with rates of so many misses and false alarms, and a count that is off by ``shift`` points."""
     total = n_pos + n_neg
-    ask[0, ASK_LOSS_P] = 1.0 - misses / n_pos
-    ask[0, ASK_LOSS_N] = 1.0 - alarms / n_neg
-    ask[0, ASK_LOSS_D] = shift / total
-    ask[0, ASK_LOSS_SHARE] = n_pos / total
-    ask[0, ASK_LOSS_EPS] = 0.5 / total
+    ask[0, LOSS_RECALL_POS] = 1.0 - misses / n_pos
+    ask[0, LOSS_RECALL_NEG] = 1.0 - alarms / n_neg
+    ask[0, LOSS_D] = shift / total
+    ask[0, LOSS_SHARE_POS] = n_pos / total
+    ask[0, LOSS_EPS] = smoothing(total)
     call(callback, ask, np.uint64(0))
     return ask[0, LOSS]
 
@@ -51,7 +47,7 @@ def _tabulate(callback, ask, n_pos, n_neg, table):
         table[k] = _loss(callback, ask, misses, alarms, misses - alarms, n_pos, n_neg)
 
 
-@register_jitable
+@jitable
 def _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, a0, a1, b0, b1):
     """At least H for all FN in [a0, a1] and FP in [b0, b1]."""
     if not bounded:
@@ -128,6 +124,6 @@ search = Routine(
         reals,
         reals,
         types.boolean,
-        types.Array(types.int64, 1, "C"),
+        integers,
     ),
 )

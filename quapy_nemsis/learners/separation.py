@@ -1,4 +1,4 @@
-"""Which labelling a model violates most, for a data set and a loss."""
+"""The separation oracle of structural learners: which constraint a model violates most."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quapy_nemsis._jit import LOSS_THETA, loss_callback
-from quapy_nemsis._kernels.search import search, tabulate
-from quapy_nemsis.losses import Loss
+from quapy_nemsis._kernels.oracle import search, tabulate
+from quapy_nemsis.measures import Loss, Rates
+from quapy_nemsis.measures.contract import LOSS_THETA, loss_callback
 
 
 @dataclass
-class Violation:
+class Constraint:
     """The labelling ȳ of greatest H = Δ(ȳ) − (1/|S|) Σ (y_i − ȳ_i) f(x_i)."""
 
     #: H.
@@ -23,12 +23,12 @@ class Violation:
     weights: np.ndarray
 
 
-class Searcher:
-    """Finds the most violated labelling for any scores of the same labelled rows.
+class SeparationOracle:
+    """Finds the most violated constraint for any scores of the same labelled rows.
 
     A loss that only counts is greatest, for each number of predicted positives, if these are the highest scores: one
     sort and one scan, O(n log n). Any other takes a sort of each class and a search over the numbers of misses and
-    false alarms (see `quapy_nemsis._kernels.search`): as a rule O(n log n) too, and O(n₊·n₋) for measures of one's own,
+    false alarms (see `quapy_nemsis._kernels.oracle`): as a rule O(n log n) too, and O(n₊·n₋) for custom measures,
     of which nothing is known.
 
     Parameters
@@ -45,27 +45,25 @@ class Searcher:
         self.pos, self.neg = np.flatnonzero(positive), np.flatnonzero(~positive)
         self.found = np.zeros(2, dtype=np.int64)
         theta = loss.theta
-        self.callback = loss_callback(loss.function, len(theta), loss.cacheable)
+        self.callback = loss_callback(loss.function, len(theta))
         self.ask = np.zeros((1, LOSS_THETA + len(theta)))
         self.ask[0, LOSS_THETA:] = theta
         self.by_count = np.zeros(len(positive) + 1)
-        if loss.counting:
+        if loss.prevalence_only:
             sizes = len(self.pos), len(self.neg)
             tabulate(self.callback.address, self.ask, *sizes, self.by_count)
 
-    def __call__(self, scores: np.ndarray) -> Violation:
-        """The most violated labelling for scores f(x_i)."""
-        return self._by_count(scores) if self.loss.counting else self._by_errors(scores)
+    def __call__(self, scores: np.ndarray) -> Constraint:
+        """The most violated constraint for scores f(x_i)."""
+        return self._by_count(scores) if self.loss.prevalence_only else self._by_errors(scores)
 
     def prediction_loss(self, scores: np.ndarray) -> float:
         """Δ of the labels that the scores predict."""
-        n_pos, n_neg = len(self.pos), len(self.neg)
-        total = n_pos + n_neg
-        P = np.count_nonzero(scores[self.pos] > 0.0) / n_pos
-        N = np.count_nonzero(scores[self.neg] <= 0.0) / n_neg
-        return self.loss.value(P, N, n_pos / total, 0.5 / total)
+        hits_pos = np.count_nonzero(scores[self.pos] > 0.0)
+        hits_neg = np.count_nonzero(scores[self.neg] <= 0.0)
+        return self.loss.value(*Rates.of(hits_pos, len(self.pos), hits_neg, len(self.neg)))
 
-    def _by_count(self, scores: np.ndarray) -> Violation:
+    def _by_count(self, scores: np.ndarray) -> Constraint:
         total = len(scores)
         order = np.argsort(-scores, kind="stable")
         highest = np.concatenate([[0.0], np.cumsum(scores[order])])
@@ -77,9 +75,9 @@ class Searcher:
         predicted = np.zeros(total, dtype=bool)
         predicted[order[:k]] = True
         weights = (self.positive.astype(float) - predicted) * (2.0 / total)
-        return Violation(float(values[k]), float(self.by_count[k]), weights)
+        return Constraint(float(values[k]), float(self.by_count[k]), weights)
 
-    def _by_errors(self, scores: np.ndarray) -> Violation:
+    def _by_errors(self, scores: np.ndarray) -> Constraint:
         total = len(scores)
         lowest = self.pos[np.argsort(scores[self.pos], kind="stable")]
         highest = self.neg[np.argsort(-scores[self.neg], kind="stable")]
@@ -92,4 +90,4 @@ class Searcher:
         weights = np.zeros(total)
         weights[lowest[:misses]] = 2.0 / total
         weights[highest[:alarms]] = -2.0 / total
-        return Violation(value, value - gain_pos[misses] - gain_neg[alarms], weights)
+        return Constraint(value, value - gain_pos[misses] - gain_neg[alarms], weights)

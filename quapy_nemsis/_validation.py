@@ -1,0 +1,255 @@
+"""Checks of parameters and data, and the warning about scales. Errors name the value and say what to do."""
+
+from __future__ import annotations
+
+import numbers
+import reprlib
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import validate_data
+
+from quapy_nemsis._kernels.rows import check_compressed
+
+AUTO = "auto"
+FLOATS = [np.float64, np.float32]
+
+
+@contextmanager
+def unchanged_on_error(learner: Any) -> Iterator[None]:
+    """Give a learner back the attributes that it had if anything goes wrong."""
+    before = vars(learner).copy()
+    try:
+        yield
+    except BaseException:
+        vars(learner).clear()
+        vars(learner).update(before)
+        raise
+
+
+# ------------------------------------------------------------------------ data
+
+
+def checked_rows(learner: BaseEstimator, X: Any, *, reset: bool = False, **options: Any) -> Any:
+    """Rows as a C-ordered array or a canonical CSR matrix of floats."""
+    _check_columns(X)
+    _check_sparse(X)
+    return canonical(
+        validate_data(learner, X, accept_sparse="csr", order="C", reset=reset, **options)
+    )
+
+
+def checked_data(
+    learner: BaseEstimator, X: Any, y: Any, *, reset: bool, **options: Any
+) -> tuple[Any, np.ndarray]:
+    """Rows and labels; the rows as a C-ordered array or a canonical CSR matrix of floats."""
+    _check_columns(X)
+    _check_sparse(X)
+    _check_labels(y)
+    X, y = validate_data(learner, X, y, accept_sparse="csr", order="C", reset=reset, **options)
+    return canonical(X), y
+
+
+def _check_columns(X: Any) -> None:
+    """Refuse data frames that scikit-learn would take, or refuse in words of its own."""
+    dtype = getattr(X, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "mM":
+        raise TypeError(f"X holds dates or times ({dtype}); turn them into numbers first")
+    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        return
+    names = list(X.columns)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"there are two columns {twice!r}; rename or drop one of them")
+    for name, kind in zip(names, X.dtypes, strict=True):
+        if getattr(kind, "kind", "O") in "mM":
+            raise TypeError(
+                f"column {name!r} holds dates or times ({kind}); turn it into numbers, or drop it"
+            )
+
+
+def _check_sparse(X: Any) -> None:
+    """Refuse a sparse matrix whose indices point outside of it, before anything follows them."""
+    if not scipy.sparse.issparse(X):
+        return
+    if X.format in ("csr", "csc", "bsr"):
+        check_compressed(X)
+    elif X.format == "coo":
+        for axis, (places, size) in enumerate(zip(X.coords, X.shape, strict=True)):
+            if len(places) and not (places.min() >= 0 and places.max() < size):
+                raise ValueError(
+                    f"coordinates of a sparse matrix must be from 0 to {size - 1} along axis {axis}"
+                )
+
+
+def canonical(X: Any) -> Any:
+    """A CSR matrix, checked, in native byte order and without duplicates; anything else as it is."""
+    if not scipy.sparse.issparse(X):
+        return X
+    if not all(part.dtype.isnative for part in (X.indices, X.indptr)):
+        kinds = [part.dtype.newbyteorder("=") for part in (X.indices, X.indptr)]
+        parts = (X.data, X.indices.astype(kinds[0]), X.indptr.astype(kinds[1]))
+        X = scipy.sparse.csr_matrix(parts, shape=X.shape)
+    check_compressed(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _check_labels(y: Any) -> None:
+    """Refuse labels that are missing, or that cannot be told apart by sorting."""
+    labels = y if hasattr(y, "dtype") else None
+    if labels is None and isinstance(y, (list, tuple)):
+        labels = np.empty(len(y), dtype=object)
+        labels[:] = y
+    if labels is None:
+        return
+    dtype = getattr(labels, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuUS":
+        return
+    values = np.ravel(np.asarray(labels, dtype=object))
+    for place, label in enumerate(values):
+        missing = label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
+        if missing or (isinstance(label, np.datetime64) and np.isnat(label)):
+            raise ValueError(f"label {place} of y is missing ({label!r}); leave this row out")
+        if isinstance(label, (tuple, list, dict, set)):
+            raise ValueError(
+                f"label {place} of y is {reprlib.repr(label)}: labels must be numbers or strings"
+            )
+    kinds = {_kind(label) for label in values}
+    if len(kinds) > 1:
+        some = {_kind(label): label for label in values}
+        raise ValueError(
+            f"labels must be of one type; y holds {' and '.join(f'{v!r}' for v in some.values())}: "
+            "make all of them strings, or all of them numbers"
+        )
+
+
+def _kind(label: Any) -> str:
+    return "number" if isinstance(label, (numbers.Number, np.bool_)) else type(label).__name__
+
+
+def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
+    """Sorted distinct labels, if there are two of them."""
+    check_classification_targets(classes)
+    if len(classes) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is "
+            f"{type_of_target(classes)}: {len(classes)} classes, {_some(classes)}. Wrap the learner "
+            "in sklearn.multiclass.OneVsRestClassifier, the quantifier in quapy.method.base.newOneVsAll"
+        )
+    if len(classes) < 2:
+        hint = ". In a stream, name both with partial_fit(X, y, classes=...)"
+        raise ValueError(
+            f"{type(learner).__name__} needs two classes; the data holds one class, {classes.tolist()}"
+            + (hint if hasattr(learner, "partial_fit") else "")
+        )
+    return classes
+
+
+def _some(labels: np.ndarray) -> str:
+    """The first few labels, for a message."""
+    return f"{labels[:5].tolist()}{' and more' if len(labels) > 5 else ''}"
+
+
+def distinct(y: np.ndarray) -> np.ndarray:
+    """Sorted distinct labels; without sorting all of y where its beginning shows both of two classes."""
+    classes = np.unique(y[:1000])
+    if len(classes) == 2 and ((y == classes[0]) | (y == classes[1])).all():
+        return classes
+    return np.unique(y)
+
+
+def warn_of_scale(X: Any, stacklevel: int) -> None:
+    """Warn if features live on scales so different that no step size suits them all.
+
+    Compared are the root mean squares of the nonzero entries of each feature, over at most a million rows. A feature
+    that is constant there says nothing about its scale: one of a rare category, standardised, is near 0 in most rows.
+    """
+    X = X[:: max(X.shape[0] // 1_000_000, 1)]
+    with np.errstate(over="ignore"):
+        if scipy.sparse.issparse(X):
+            squares = np.bincount(X.indices, X.data.astype(np.float64) ** 2, X.shape[1])
+            nonzero = np.bincount(X.indices, X.data != 0, X.shape[1])
+        else:
+            squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+            nonzero = np.count_nonzero(X, axis=0)
+    used = np.flatnonzero(squares > 0)
+    sizes = np.sqrt(squares[used] / nonzero[used])
+    if len(used) < 2 or not np.isfinite(sizes).all():
+        return
+    high = int(np.argmax(sizes))
+    small = np.flatnonzero(sizes[high] > 300.0 * sizes)
+    if not scipy.sparse.issparse(X):
+        small = small[np.ptp(X[:, used[small]], axis=0) > 0]
+    if len(small):
+        low = small[np.argmin(sizes[small])]
+        warnings.warn(
+            f"features are on very different scales: feature {used[high]} is about {sizes[high]:.3g} in size and "
+            f"feature {used[low]} about {sizes[low]:.3g}, and no step size suits both. Standardise them first, with "
+            "sklearn.preprocessing.StandardScaler or, if sparse, MaxAbsScaler",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+# ------------------------------------------------------------------ parameters
+
+
+def check_integer(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is not an integer, or too small a one."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer; got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}; got {value!r}")
+
+
+def check_positive(name: str, value: Any, *, finite: bool = False, auto: bool = False) -> None:
+    """Refuse what is not a positive number, or "auto" where that is allowed."""
+    if auto and isinstance(value, str) and value == AUTO:
+        return
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        form = "a number or 'auto'" if auto else "a number"
+        raise TypeError(f"{name} must be {form}; got {value!r}")
+    if not value > 0.0:
+        raise ValueError(f"{name} must be positive; got {value!r}")
+    if finite and np.isinf(float(value)):
+        raise ValueError(f"{name} must be finite; got {value!r}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Refuse what is not True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}")
+
+
+def check_option(name: str, value: Any, options: Collection[str]) -> None:
+    """Refuse a name that is not one of the options."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string; got {value!r}")
+    if value not in options:
+        raise ValueError(f"{name} must be one of {sorted(options)}; got {value!r}")
+
+
+def check_verbose(value: Any) -> None:
+    """Refuse what is neither a number of lines nor a flag."""
+    if not isinstance(value, (bool, np.bool_)):
+        check_integer("verbose", value, least=0)
+
+
+def check_seed(value: Any) -> None:
+    """Refuse what no random numbers can be drawn with."""
+    try:
+        check_random_state(value)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state must be an integer, a RandomState or None; got {value!r}"
+        ) from error

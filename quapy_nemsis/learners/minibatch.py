@@ -1,0 +1,332 @@
+"""1PMB (Kar, Narasimhan, Jain 2014), the mini-batch baseline of the paper: its settings, its state, the classifier."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quapy_nemsis._jit import Record
+from quapy_nemsis._kernels.batch import add, score
+from quapy_nemsis._kernels.nemsis import LAST, SUFFIX
+from quapy_nemsis._kernels.rows import Rows, as_rows, join_rows
+from quapy_nemsis._validation import check_integer
+from quapy_nemsis.learners.base import OnlineClassifier, StepParameters
+from quapy_nemsis.learners.separation import SeparationOracle
+from quapy_nemsis.learners.state import (
+    Arrays,
+    StepSettings,
+    averaged,
+    counted,
+    from_record,
+    in_threads,
+)
+from quapy_nemsis.measures import Loss, Measure, Rates, get_loss
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+NUMBERS = Record(
+    sums=("steps", "positives", "reward_pos", "reward_neg", "batches"),
+    means=("intercept",),
+    derived=("intercept_sum", "intercept_previous"),
+)
+
+
+@dataclass(frozen=True)
+class MiniBatchSettings(StepSettings):
+    """Checked parameters of 1PMB; the measure is the loss."""
+
+    measure: Loss
+    buffer_size: int
+
+    @property
+    def resume_signature(self) -> tuple[int, ...]:
+        """What a state cannot go on without."""
+        return self.average, self.buffer_size
+
+
+@dataclass
+class MiniBatchState:
+    """Weights, the sum of the iterates since the average began, and that of the previous window."""
+
+    settings: MiniBatchSettings
+    v: np.ndarray
+    total: np.ndarray
+    previous: np.ndarray
+    #: Counts, the 0-1 rewards of points before they are learned, the intercept and its sums.
+    numbers: np.ndarray
+    #: Time spent learning.
+    seconds: float = 0.0
+    #: Rows that wait for the buffer to be full, and their labels.
+    waiting: Rows | None = None
+    labels: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    @classmethod
+    def start(cls, n_features: int, settings: MiniBatchSettings) -> Self:
+        """State before the first point: zero weights."""
+        return cls(settings, *(np.zeros(n_features) for _ in range(3)), NUMBERS.zeros())
+
+    def adopt(self, settings: MiniBatchSettings) -> None:
+        """Go on with other settings; what they leave open stays as it was."""
+        self.settings = settings.completed(self.settings.eta0, self.settings.radius)
+
+    def copy(self) -> Self:
+        """Independent copy; rows that wait are never written to."""
+        arrays = ("v", "total", "previous", "numbers", "labels")
+        return replace(self, **{name: getattr(self, name).copy() for name in arrays})
+
+    @property
+    def steps(self) -> int:
+        """Number of points learned from."""
+        return int(self.numbers["steps"])
+
+    @property
+    def batches(self) -> int:
+        """Number of steps taken, one per full buffer."""
+        return int(self.numbers["batches"])
+
+    @property
+    def t(self) -> int:
+        """Number of points seen, waiting ones too."""
+        return self.steps + len(self.labels)
+
+    def rates(self) -> Rates:
+        """Running estimates of the mean rewards."""
+        positives, negatives, reward_pos, reward_neg = self.counted()
+        return Rates.of(reward_pos, positives, reward_neg, negatives)
+
+    def counted(self) -> tuple[float, float, float, float]:
+        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        return counted(self.numbers)
+
+    def place(self) -> tuple[int, ...]:
+        """Where in the stream it is."""
+        return self.t, self.steps
+
+    def objective(self) -> Loss:
+        """The loss."""
+        return self.settings.measure
+
+    def details(self) -> dict[str, Any]:
+        """Nothing beyond weights and estimates."""
+        return {}
+
+    def settled(self) -> Self:
+        """The state itself."""
+        return self
+
+    def is_settled(self) -> bool:
+        """Whether no choice is being made: yes."""
+        return True
+
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+    ) -> list[bool]:
+        """Let learners learn the same rows, each by itself; for each, whether it stayed finite."""
+
+        def learn(group: slice) -> np.ndarray:
+            return np.array([state.learn(rows, positive, order) for state in states[group]])
+
+        return in_threads(learn, len(states), len(order)).tolist()
+
+    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
+        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
+        begin = time.perf_counter()
+        size = self.settings.buffer_size
+        done = min(size - len(self.labels), len(order)) if len(self.labels) else 0
+        if done:
+            self._wait(rows, positive, order[:done])
+            if len(self.labels) == size and self.waiting is not None:
+                self._step(self.waiting, self.labels, np.arange(size))
+                self.waiting, self.labels = None, self.labels[:0]
+        while len(order) - done >= size:
+            batch = order[done : done + size]
+            self._step(rows, positive[batch], batch)
+            done += size
+        if done < len(order):
+            self._wait(rows, positive, order[done:])
+        self.seconds += time.perf_counter() - begin
+        return self.is_finite()
+
+    def _wait(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> None:
+        new = rows.take(order)
+        self.waiting = new if self.waiting is None else join_rows(self.waiting, new)
+        self.labels = np.concatenate([self.labels, positive[order]])
+
+    def _step(self, rows: Rows, labels: np.ndarray, order: np.ndarray) -> None:
+        """One step on a full buffer."""
+        n, settings = self.numbers, self.settings
+        weights = self.v[np.newaxis]
+        scores = np.empty(len(order))
+        score(rows, order, weights, float(n["intercept"]), scores)
+        n["steps"] += len(order)
+        n["positives"] += labels.sum()
+        n["reward_pos"] += np.count_nonzero(scores[labels] > 0.0)
+        n["reward_neg"] += np.count_nonzero(scores[~labels] <= 0.0)
+        n["batches"] += 1
+        batches = self.batches
+        if settings.average == SUFFIX and (batches & (batches - 1)) == 0:
+            self.previous[:] = self.total
+            n["intercept_previous"] = n["intercept_sum"]
+            self.total[:] = 0.0
+            n["intercept_sum"] = 0.0
+        # A buffer of one class says nothing about rates, and scores that are not finite about nothing.
+        if 0 < labels.sum() < len(labels) and np.isfinite(scores).all():
+            change = SeparationOracle(settings.measure, labels)(scores).weights
+            change *= settings.eta0 / math.sqrt(batches)
+            add(rows, order, change, weights)
+            if settings.fit_intercept:
+                n["intercept"] += change.sum()
+            norm = float(np.linalg.norm(self.v))
+            if norm > settings.radius:
+                self.v *= settings.radius / norm
+        self.total += self.v
+        n["intercept_sum"] += n["intercept"]
+
+    def is_finite(self) -> bool:
+        """Whether every number of the state is finite."""
+        parts = (self.v, self.total, self.previous, from_record(self.numbers))
+        return all(np.isfinite(part).all() for part in parts)
+
+    def model(self) -> tuple[np.ndarray, float]:
+        """Weights and intercept, averaged as the settings say, over steps."""
+        n, average, batches = self.numbers, self.settings.average, self.batches
+        if average == LAST or batches == 0:
+            return self.v.copy(), float(n["intercept"])
+        weights, intercept = self.total.copy(), n["intercept_sum"]
+        if average == SUFFIX:
+            weights += self.previous
+            intercept = intercept + n["intercept_previous"]
+        count = sum(averaged(batches, average))
+        return weights / count, float(intercept / count)
+
+    @classmethod
+    def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
+        """Learners of mini-batches cannot be merged."""
+        raise TypeError("NEMSIS and SCAN learners can be merged; those of 1PMB cannot")
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All numbers, by name; of rows that wait, the arrays."""
+        arrays = {
+            "v": self.v,
+            "total": self.total,
+            "previous": self.previous,
+            "numbers": from_record(self.numbers),
+            "seconds": np.array(self.seconds),
+            "labels": self.labels,
+        }
+        if self.waiting is not None:
+            names = ("X",) if len(self.waiting.arrays) == 1 else ("data", "indices", "indptr")
+            arrays |= dict(zip(names, self.waiting.arrays, strict=True))
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, settings: MiniBatchSettings) -> Self:
+        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        vectors = (arrays.take(name, arrays.width) for name in ("v", "total", "previous"))
+        numbers = arrays.record("numbers", NUMBERS)
+        labels = arrays.take("labels", None, types=(np.bool_,))
+        floats, whole = (np.float64, np.float32), (np.int32, np.int64)
+        waiting = None
+        if "X" in arrays.arrays:
+            waiting = as_rows(arrays.take("X", len(labels), arrays.width, types=floats))
+        elif "data" in arrays.arrays:
+            parts = (
+                arrays.take("data", None, types=floats),
+                arrays.take("indices", None, types=whole),
+                arrays.take("indptr", len(labels) + 1, types=whole),
+            )
+            waiting = Rows(parts, arrays.width).checked()
+        return cls(settings, *vectors, numbers, arrays.real("seconds"), waiting, labels)
+
+    def check(self) -> None:
+        """Refuse a state whose parts do not fit together, with a ValueError."""
+        if (
+            not self.is_finite()
+            or not np.isfinite(self.waiting.arrays[0] if self.waiting else 0).all()
+        ):
+            raise ValueError("its weights, estimates or waiting rows are not finite")
+        if len(self.waiting or ()) != len(self.labels):
+            raise ValueError("the rows that wait are not as many as their labels")
+        if len(self.labels) >= max(self.settings.buffer_size, 1):
+            raise ValueError("more rows wait than its buffer holds")
+
+
+@dataclass(eq=False, repr=False)
+class OnePassMiniBatchParameters(StepParameters):
+    """Parameters of 1PMB, written once for the classifier and the quantifier (see `OnePassMiniBatchClassifier`)."""
+
+    loss: str | Measure = "kld"
+    _: KW_ONLY
+    buffer_size: int = 500
+    n_passes: int = 25
+
+
+class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[MiniBatchSettings]):
+    """Linear classifier trained by 1PMB (Kar, Narasimhan, Jain, NIPS 2014), the online peer in the paper's experiments.
+
+    Points gather in a buffer of s. When it is full, the weights take a step against the subgradient of the structural
+    SVM's bound of the loss on the buffer (see `SVMPerfClassifier`): with ȳ the labelling that is violated most,
+
+        w ← Π_R( w + η₀/√t · (1/s) Σ (y_i − ȳ_i) x_i ),
+
+    t counting buffers, and the buffer is emptied. A buffer of one class moves nothing.
+
+    Parameters
+    ----------
+    loss : str or Measure, default="kld"
+        As for `SVMPerfClassifier`.
+    buffer_size : int, default=500
+        s, the points of a buffer. Points that do not fill one wait for the next pass or chunk.
+    eta0 : float or "auto", default="auto"
+        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.tuning`).
+    radius : float or "auto", default="auto"
+        Radius of the ball that the weights (not the intercept) are projected on. "auto" chooses it in `fit`, and is
+        infinite in a stream.
+    n_passes : int, default=25
+        Passes of `fit` over the data, as many as in the paper's experiments.
+    average : {"suffix", "all", "last"}, default="suffix"
+        Mean of at least the last half of the iterates, of all of them, or the last one.
+    fit_intercept : bool, default=True
+        Whether to learn an intercept.
+    shuffle : bool, default=True
+        Whether `fit` walks the rows in a fresh random order in each pass.
+    random_state : int, RandomState or None, default=None
+        Seed of that order.
+    record_every : int or None, default=None
+        Append to `history_` every so many samples.
+    verbose : int, default=0
+        Print what was chosen, and a line per pass of `fit`.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, n_features_in_, t_, eta0_, radius_, tuning_, history_
+        As for `NEMSISClassifier`; ``value`` is the loss, the smaller the better.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> learner = OnePassMiniBatchClassifier("kld", buffer_size=50, random_state=0).fit(scale(X), y)
+    >>> bool(abs(learner.predict(scale(X)).mean() - y.mean()) < 0.05)
+    True
+    """
+
+    state_type = MiniBatchState
+    resume_parameters = "average and buffer_size"
+    # Rows may wait long before they are looked at.
+    notices_nan = False
+
+    def settings(self) -> MiniBatchSettings:
+        """The parameters, checked."""
+        check_integer("buffer_size", self.buffer_size)
+        return MiniBatchSettings(
+            measure=get_loss(self.loss), buffer_size=int(self.buffer_size), **self.checked_steps()
+        )

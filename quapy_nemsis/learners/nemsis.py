@@ -1,0 +1,376 @@
+"""NEMSIS (Algorithm 1 of the paper): its settings, its state, and the classifier."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import RandomState
+
+from quapy_nemsis._kernels import nemsis as kernel
+from quapy_nemsis._kernels.rows import Rows
+from quapy_nemsis._validation import check_bool, check_option, check_positive
+from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier, StepParameters
+from quapy_nemsis.learners.state import (
+    Arrays,
+    StepSettings,
+    averaged,
+    counted,
+    from_record,
+    in_threads,
+    together,
+)
+from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Rates, get_measure
+from quapy_nemsis.measures.contract import THETA, measure_callback
+from quapy_nemsis.surrogates import surrogate_code
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+ESTIMATES: dict[str, bool] = {"counts": True, "surrogate": False}
+
+
+@dataclass(frozen=True)
+class NemsisSettings(StepSettings):
+    """Checked parameters of NEMSIS."""
+
+    measure: NestedMeasure
+    reward: int
+    counts: bool
+    monotone: bool
+    reward_bound: float
+
+    @property
+    def resume_signature(self) -> tuple[int, ...]:
+        """What a state cannot go on without."""
+        return self.average, int(self.counts)
+
+    @property
+    def affine(self) -> bool:
+        """As for the measure."""
+        return self.measure.affine
+
+    def options(self) -> tuple:
+        """Values of the kernel's options."""
+        return tuple(getattr(self, name) for name in kernel.OPTIONS.names or ())
+
+
+@dataclass
+class NemsisState:
+    """Weights, sums for the averaged model, counts and estimates (see `quapy_nemsis._kernels.nemsis`)."""
+
+    settings: NemsisSettings
+    v: np.ndarray
+    correction: np.ndarray
+    previous: np.ndarray
+    numbers: np.ndarray
+    #: Time spent inside the kernel.
+    seconds: float = 0.0
+
+    @classmethod
+    def start(cls, n_features: int, settings: NemsisSettings) -> Self:
+        """State before the first point: zero weights."""
+        numbers = kernel.NUMBERS.zeros()
+        numbers["scale"] = 1.0
+        return cls(settings, *(np.zeros(n_features) for _ in range(3)), numbers)
+
+    def adopt(self, settings: NemsisSettings) -> None:
+        """Go on with other settings; what they leave open stays as it was."""
+        self.settings = settings.completed(self.settings.eta0, self.settings.radius)
+
+    def copy(self) -> Self:
+        """Independent copy."""
+        arrays = ("v", "correction", "previous", "numbers")
+        return replace(self, **{name: getattr(self, name).copy() for name in arrays})
+
+    @property
+    def steps(self) -> int:
+        """Number of points learned from."""
+        return int(self.numbers["steps"])
+
+    @property
+    def t(self) -> int:
+        """Number of points seen."""
+        return self.steps
+
+    def rates(self) -> Rates:
+        """Running estimates of the mean rewards."""
+        positives, negatives, reward_pos, reward_neg = self.counted()
+        return Rates.of(reward_pos, positives, reward_neg, negatives)
+
+    def counted(self) -> tuple[float, float, float, float]:
+        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        return counted(self.numbers)
+
+    def place(self) -> tuple[int, ...]:
+        """Where in the stream it is."""
+        return (self.steps,)
+
+    def objective(self) -> NestedMeasure:
+        """What the steps ascend."""
+        return self.settings.measure
+
+    def details(self) -> dict[str, Any]:
+        """Nothing beyond weights and estimates."""
+        return {}
+
+    def settled(self) -> Self:
+        """The state itself."""
+        return self
+
+    def is_settled(self) -> bool:
+        """Whether no choice is being made: yes."""
+        return True
+
+    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
+        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
+        return self.learn_together([self], rows, positive, order)[0]
+
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+    ) -> list[bool]:
+        """Let learners that have seen the same points learn the same rows, reading each row once per processor.
+
+        They may differ in step size, radius and parameters of the measure. What each learns is what it would learn
+        alone. The result says of each whether it stayed finite.
+        """
+        measure = states[0].settings.measure
+        values, _, gradient = measure.functions
+        n_theta = len(measure.theta)
+        compiled = measure_callback(values, gradient, measure.affine, n_theta)
+
+        def learn(group: slice) -> np.ndarray:
+            several = states[group]
+            asks = np.zeros((len(several), THETA + n_theta))
+            asks[:, THETA:] = [state.settings.measure.theta for state in several]
+            options = np.array([s.settings.options() for s in several], dtype=kernel.OPTIONS)
+            taken = np.zeros(len(several), dtype=np.int64)
+            parts = [(s.v, s.correction, s.previous, s.numbers) for s in several]
+            with together(parts) as tables:
+                kernel.nemsis(
+                    rows, order, positive, compiled.address, asks, options, *tables, taken
+                )
+            return taken
+
+        begin = time.perf_counter()
+        taken = in_threads(learn, len(states), len(order))
+        seconds = time.perf_counter() - begin
+        for state in states:
+            state.seconds += seconds
+        return [
+            bool(count == len(order) and state.is_finite())
+            for count, state in zip(taken, states, strict=True)
+        ]
+
+    def is_finite(self) -> bool:
+        """Whether every number of the state is finite."""
+        parts = (self.v, self.correction, self.previous, from_record(self.numbers))
+        return all(np.isfinite(part).all() for part in parts)
+
+    def model(self) -> tuple[np.ndarray, float]:
+        """Weights and intercept, averaged as the settings say."""
+        n, average = self.numbers, self.settings.average
+        if average == kernel.LAST or self.steps == 0:
+            return n["scale"] * self.v, float(n["intercept"])
+        weights = n["scale_sum"] * self.v - self.correction
+        intercept = n["intercept_sum"]
+        if average == kernel.SUFFIX:
+            weights = weights + self.previous
+            intercept = intercept + n["intercept_previous"]
+        count = sum(averaged(self.steps, average))
+        return weights / count, float(intercept / count)
+
+    @classmethod
+    def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
+        """One state out of those of several learners that began with the same base, or from nothing.
+
+        Sums add up, the base's once. Weights and means are averaged in proportion to the points learned.
+        """
+        moved = [state for state in states if base is None or state.t > base.t]
+        if len(moved) <= 1:
+            return (moved or states)[0].copy()
+        return cls.combined(moved, base, max(moved, key=lambda state: state.t))
+
+    @classmethod
+    def combined(cls, states: Sequence[Self], base: Self | None, like: Self) -> Self:
+        """The merged state of several that went on from the base, otherwise like one of them."""
+        merged = like.copy()
+        numbers = np.array([state.numbers for state in states])
+        for name in kernel.NUMBERS.sums:
+            known = base.numbers[name] if base is not None else 0.0
+            merged.numbers[name] = known + (numbers[name] - known).sum()
+        merged.seconds = max(state.seconds for state in states)
+        learned = np.array([state.steps - (base.steps if base else 0) for state in states])
+        if not learned.any():  # as in a level phase of SCAN
+            return merged
+        share = learned / learned.sum()
+        for name in kernel.NUMBERS.means:
+            merged.numbers[name] = share @ numbers[name]
+        merged.v = share @ np.array([state.numbers["scale"] * state.v for state in states])
+        merged.numbers["scale"] = 1.0
+        merged.numbers["norm2"] = merged.v @ merged.v
+        # Let the sums of both windows be those of iterates that all equal the mean of the averaged models.
+        models = [state.model() for state in states]
+        weights = share @ np.array([weights for weights, _ in models])
+        intercept = float(share @ [intercept for _, intercept in models])
+        now, past = averaged(merged.steps, merged.settings.average)
+        merged.correction, merged.previous = -now * weights, past * weights
+        merged.numbers["scale_sum"] = 0.0
+        merged.numbers["intercept_sum"] = now * intercept
+        merged.numbers["intercept_previous"] = past * intercept
+        return merged
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All numbers, by name."""
+        return {
+            "v": self.v,
+            "correction": self.correction,
+            "previous": self.previous,
+            "numbers": from_record(self.numbers),
+            "seconds": np.array(self.seconds),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, settings: NemsisSettings) -> Self:
+        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        vectors = (arrays.take(name, arrays.width) for name in ("v", "correction", "previous"))
+        numbers = arrays.record("numbers", kernel.NUMBERS)
+        return cls(settings, *vectors, numbers, arrays.real("seconds"))
+
+    def check(self) -> None:
+        """Refuse a state whose parts do not fit together, with a ValueError."""
+        if not self.is_finite():
+            raise ValueError("its weights or estimates are not finite")
+        if not 0 <= self.numbers["positives"] <= self.numbers["steps"] < 2**53:
+            raise ValueError("it has seen more positives than points, or too many")
+
+
+@dataclass(eq=False, repr=False)
+class NEMSISParameters(StepParameters):
+    """Parameters of NEMSIS, written once for the classifier and the QuaPy quantifier (see `NEMSISClassifier`)."""
+
+    measure: str | Measure = "q"
+    _: KW_ONLY
+    reward: str = "hinge"
+    estimates: str = "counts"
+    monotone: bool = True
+    reward_bound: float = 1.0
+
+    def step_settings(self, measure: NestedMeasure) -> NemsisSettings:
+        """Check the parameters."""
+        check_option("estimates", self.estimates, ESTIMATES)
+        check_bool("monotone", self.monotone)
+        check_positive("reward_bound", self.reward_bound)
+        return NemsisSettings(
+            measure=measure,
+            reward=surrogate_code(self.reward),
+            counts=ESTIMATES[self.estimates],
+            monotone=bool(self.monotone),
+            reward_bound=float(self.reward_bound),
+            **self.checked_steps(),
+        )
+
+
+class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSettings]):
+    """Linear classifier trained by NEMSIS (Algorithm 1 of Kar et al., KDD 2016).
+
+    Each point (x, y) moves the weights by
+
+        w ← Π_R( w + η₀/√t · (a_y/p_y) · ∇ reward(w; x, y) ),
+
+    where a_y is the measure's derivative by the mean reward of the class, taken at the running estimates:
+    a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and 15-17). Three choices
+    go beyond the listing: the share of positives p is the one seen so far; the estimates r are means over the points of
+    each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance; and there is
+    an intercept, which moves like the weight of a feature of value 1, times the mean of min(‖x‖², 1) so far, lest it
+    drown features that are small.
+
+    Parameters
+    ----------
+    measure : str or Measure, default="q"
+        The nested concave measure to optimise: a name such as "kld", "bakld:0.3", "q" (see
+        `quapy_nemsis.get_measure`) or an object.
+    reward : {"hinge", "logistic"}, default="hinge"
+        Concave surrogate whose gradient moves the weights.
+    estimates : {"counts", "surrogate"}, default="counts"
+        Running estimates from 0-1 counts (the paper's NEMSIS-NS) or from the surrogate rewards (NEMSIS).
+    monotone : bool, default=True
+        Replace negative class weights by 0; False is the paper's algorithm with exact gradients.
+    eta0 : float or "auto", default="auto"
+        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.tuning`).
+    radius : float or "auto", default="auto"
+        Radius of the ball that the weights (not the intercept) are projected on. "auto" chooses it in `fit`, and is
+        infinite in a stream.
+    reward_bound : float, default=1
+        B: surrogate rewards enter the estimates clipped to [−B, 1].
+    n_passes : int, default=5
+        Passes of `fit` over the data.
+    average : {"suffix", "all", "last"}, default="suffix"
+        Mean of at least the last half of the iterates, of all of them, or the last one.
+    fit_intercept : bool, default=True
+        Whether to learn an intercept.
+    shuffle : bool, default=True
+        Whether `fit` walks the rows in a fresh random order in each pass.
+    random_state : int, RandomState or None, default=None
+        Seed of that order.
+    record_every : int or None, default=None
+        Append to `history_` every so many samples.
+    verbose : int, default=0
+        Print what was chosen, and a line per pass of `fit`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        The labels; the second one is the positive class.
+    coef_ : ndarray of shape (1, n_features)
+        Weights.
+    intercept_ : ndarray of shape (1,)
+        Intercept.
+    n_features_in_ : int
+        Number of features.
+    t_ : int
+        Number of points seen, over all passes.
+    eta0_, radius_ : float
+        The step size and radius used: as given, or chosen.
+    tuning_ : dict of lists
+        ``eta0``, ``radius``, ``value`` of the measure and ``ba`` of every candidate; empty if none was chosen.
+    history_ : dict of lists
+        ``samples`` seen, ``seconds`` spent inside the kernel, running estimates ``P`` and ``N``, and the measure's
+        ``value`` there; one entry per `record_every` samples, none if that is None.
+
+    References
+    ----------
+    P. Kar, S. Li, H. Narasimhan, S. Chawla, F. Sebastiani. Online Optimization Methods for the Quantification
+    Problem. KDD 2016.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = scale(X)
+    >>> learner = NEMSISClassifier(measure="kld", random_state=0).fit(X, y)
+    >>> bool(abs(learner.predict(X).mean() - y.mean()) < 0.02)
+    True
+    >>> learner.t_
+    2845
+    """
+
+    state_type = NemsisState
+    resume_parameters = "average and estimates"
+
+    def settings(self) -> NemsisSettings:
+        """The parameters, checked."""
+        measure = get_measure(self.measure)
+        if isinstance(measure, PseudoMeasure):
+            raise ValueError(
+                f"NEMSIS optimises nested concave measures, and {measure!r} is pseudo-concave: "
+                "use SCANClassifier or CANClassifier (SCAN or CAN in QuaPy)"
+            )
+        if not isinstance(measure, NestedMeasure):
+            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+        return self.step_settings(measure)

@@ -1,0 +1,449 @@
+"""Choosing the step size and the radius, so that users need not.
+
+In `fit`, candidates are trained on one part of the rows and judged, as the averaged models that would be returned, on
+rows held out: progressive validation would judge single iterates, and after the first pass rows that were learned from.
+About 1,000 rows of the rarer class are wanted for the judgement; where a fifth of the rows holds fewer, several fifths
+are held out in turn. At most 100,000 rows are learned from, in as many passes as `fit` makes but at most five; worse
+candidates are dropped after the first two. The grid follows the scale of the data: a step moves the
+score of its row x in proportion to η₀·‖x‖², so step sizes are multiples of 1/mean‖x‖², and the finite radius a multiple
+of 1/√mean‖x‖².
+
+In a stream nothing can be held out and the scale is not known: candidates of step sizes 1e-4 … 1e3 learn side by side,
+and each point counts for or against them before it is learned (progressive validation over the current and the last
+window between powers of two). From 4,096 points on the worse half is dropped at every power of two, until one is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils import assert_all_finite
+
+from quapy_nemsis._kernels.rows import Rows, as_rows
+from quapy_nemsis._validation import warn_of_scale
+from quapy_nemsis.learners.scores import linear_scores
+from quapy_nemsis.learners.state import Arrays, S, State, prefixed
+from quapy_nemsis.measures import BA, Measure, Rates
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+STEP_SIZES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+RADII = (math.inf, 100.0)
+STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
+
+_MOST_ROWS, _MOST_PASSES = 100_000, 5
+_SMALL = 20_000
+_JUDGED_RARE, _JUDGED_LEAST, _JUDGED_PREVALENCE_ONLY, _JUDGED_MOST = 1_000, 5_000, 20_000, 100_000
+_FIFTHS, _FINALISTS = 5, 4
+_FIRST_DROP = 1 << 12
+
+
+class CandidateScores:
+    """How candidates did on rows that they had not learned.
+
+    Parameters
+    ----------
+    positives, negatives : float, or ndarray of shape (n_folds,)
+        Rows of each class that were judged.
+    hits_pos, hits_neg : ndarray of shape (n_candidates,) or (n_folds, n_candidates)
+        How many of them each candidate had right.
+    """
+
+    def __init__(self, positives: Any, negatives: Any, hits_pos: np.ndarray, hits_neg: np.ndarray):
+        self.positives, self.negatives = np.atleast_1d(positives), np.atleast_1d(negatives)
+        self.hits_pos, self.hits_neg = np.atleast_2d(hits_pos), np.atleast_2d(hits_neg)
+
+    def values(self, measure: Measure) -> np.ndarray:
+        """Measure of each candidate, at the rates over all folds."""
+        positives, negatives = float(self.positives.sum()), float(self.negatives.sum())
+        hits = zip(self.hits_pos.sum(axis=0), self.hits_neg.sum(axis=0), strict=True)
+        return np.array(
+            [measure.value(*Rates.of(P, positives, N, negatives)) for P, N in hits], dtype=float
+        )
+
+    def count_errors(self) -> tuple[np.ndarray, np.ndarray]:
+        """|FN − FP|/|S| of each candidate, mean over folds, and its standard error.
+
+        Each fold has learners of its own, whose errors would cancel in a common count.
+        """
+        total = np.maximum(self.positives + self.negatives, 1.0)[:, np.newaxis]
+        misses = self.positives[:, np.newaxis] - self.hits_pos
+        alarms = self.negatives[:, np.newaxis] - self.hits_neg
+        error = (misses - alarms) / total
+        variance = np.maximum((misses + alarms) / total - error**2, 0) / total
+        return np.abs(error).mean(axis=0), np.sqrt(variance.mean(axis=0) / len(total))
+
+    def ranking(self, measure: Measure) -> np.ndarray:
+        """A number for each candidate, the best one's greatest: its value, an error's with the opposite sign.
+
+        A measure that only counts ties within sampling noise for many candidates, among them classifiers at chance
+        level: those within two standard errors of the best count are told apart by BA.
+        """
+        values = self.values(measure) * (1.0 if measure.greater_is_better else -1.0)
+        if measure.prevalence_only:
+            error, deviation = self.count_errors()
+            values = np.where(error <= np.min(error + 2 * deviation), self.values(BA()), -np.inf)
+        return values
+
+    def order(self, measure: Measure) -> np.ndarray:
+        """Candidates from the best to the worst; among those whose counts are too far off, the nearer first."""
+        return np.lexsort([self.count_errors()[0], -self.ranking(measure)])
+
+
+@dataclass
+class Tuned(Generic[S]):
+    """What `tune` found."""
+
+    settings: S
+    #: Per candidate: eta0, radius, and when it was last judged, value of the measure and ba; NaN if not finite before.
+    table: dict[str, list[float]]
+    #: Scores of held-out rows under the winner's settings, and whether these rows are positive.
+    scores: np.ndarray
+    positive: np.ndarray
+
+
+def _mean_square(X: Any) -> float:
+    """Mean of ‖x‖² over the rows."""
+    values = X.data if scipy.sparse.issparse(X) else X.ravel()
+    return float(np.einsum("i,i->", values, values, dtype=np.float64) / X.shape[0])
+
+
+def candidates(X: Any, settings: S) -> list[S]:
+    """Settings to choose from; a value that is given stays."""
+    square = _mean_square(X[: 10 * _MOST_ROWS])
+    square = square if 0.0 < square < math.inf else 1.0
+    steps = [c / square for c in STEP_SIZES] if math.isnan(settings.eta0) else [math.nan]
+    radii = [c / math.sqrt(square) for c in RADII] if math.isnan(settings.radius) else [math.nan]
+    return [settings.completed(step, radius) for radius in radii for step in steps]
+
+
+def table_of(settings: Sequence[S], scores: np.ndarray) -> dict[str, list[float]]:
+    """What users see of a choice: a column each, with one entry for each candidate."""
+    return {
+        "eta0": [candidate.eta0 for candidate in settings],
+        "radius": [candidate.radius for candidate in settings],
+        "value": scores[:, 0].tolist(),
+        "ba": scores[:, 1].tolist(),
+    }
+
+
+class _Fold(Generic[S]):
+    """Rows to learn from and rows to judge by, with a learner per candidate."""
+
+    def __init__(
+        self, X: Any, positive: np.ndarray, rows: Rows, used: np.ndarray, held: np.ndarray
+    ):
+        self.rows, self.positive = rows, positive
+        self.train = used[~held]
+        self.X_judged, self.y_judged = X[used[held]], positive[used[held]]
+        self.states: dict[int, State[S]] = {}
+
+    def learn(self, rng: np.random.Generator) -> set[int]:
+        """One pass of the candidates; those that did not stay finite."""
+        order = rng.permutation(self.train)
+        states = list(self.states.values())
+        stayed = states[0].learn_together(states, self.rows, self.positive, order)
+        return {k for k, fine in zip(self.states, stayed, strict=True) if not fine}
+
+    def scores(self) -> np.ndarray:
+        """Of the rows to judge by, one column per candidate."""
+        models = [state.model() for state in self.states.values()]
+        weights = np.column_stack([weights for weights, _ in models])
+        return linear_scores(self.X_judged, weights, np.array([b for _, b in models]))
+
+    def keep(self, kept: set[int]) -> None:
+        """Drop the other candidates."""
+        self.states = {k: state for k, state in self.states.items() if k in kept}
+
+
+def _folds(
+    X: Any, positive: np.ndarray, prevalence_only: bool, rng: np.random.Generator
+) -> list[_Fold[Any]]:
+    """Fifths of the rows held out in turn, as many as are wanted to judge by."""
+    share = positive.mean()
+    least = _JUDGED_PREVALENCE_ONLY if prevalence_only else _JUDGED_LEAST
+    wanted = int(min(max(_JUDGED_RARE / min(share, 1.0 - share), least), _JUDGED_MOST))
+    used = rng.permutation(len(positive))[: _MOST_ROWS + wanted]
+    # Every fifth row of the rows sorted by class: folds have the share of positives of all.
+    used = used[np.argsort(positive[used], kind="stable")]
+    n_folds = min(max(round(wanted * _FIFTHS / len(used)), 1), _FIFTHS)
+    if len(used) > _SMALL:
+        n_folds = min(n_folds, 2)
+    rows, fifth = as_rows(X), np.arange(len(used)) % _FIFTHS
+    return [_Fold(X, positive, rows, used, fifth == k) for k in range(n_folds)]
+
+
+def tune(
+    X: Any,
+    positive: np.ndarray,
+    settings: S,
+    state_type: type[State[Any]],
+    n_passes: int,
+    rng: np.random.Generator,
+) -> Tuned[S] | None:
+    """Train the candidates on part of the rows, judge them on the rest, and take the best.
+
+    After the first and the second pass the worse half is dropped, down to four. None if there is nothing to choose.
+    """
+    if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
+        return None
+    warn_of_scale(X, stacklevel=4)
+    every, measure = candidates(X, settings), settings.measure
+    folds = _folds(X, positive, measure.prevalence_only, rng)
+    for fold in folds:
+        fold.states = {k: state_type.start(X.shape[1], one) for k, one in enumerate(every)}
+    alive = np.arange(len(every))
+    results = np.full((len(every), 2), np.nan)
+    n_passes = min(n_passes, _MOST_PASSES)
+    for i in range(n_passes):
+        for fold in folds:
+            failed = fold.learn(rng)
+            alive = np.array([k for k in alive if k not in failed], dtype=int)
+            for other in folds:
+                other.keep(set(alive))
+            if not len(alive):
+                assert_all_finite(X, input_name="X")
+                raise ValueError(
+                    "the weights became infinite or NaN with every step size that was tried: scale the features "
+                    "(sklearn.preprocessing.StandardScaler)"
+                )
+        last = i == n_passes - 1
+        if not last and (i > 1 or len(alive) <= _FINALISTS):
+            continue
+        scores = [fold.scores() for fold in folds]
+        judged = zip(scores, (fold.y_judged for fold in folds), strict=True)
+        counts = [(y.sum(), (~y).sum(), (s[y] > 0).sum(0), (s[~y] <= 0).sum(0)) for s, y in judged]
+        found = CandidateScores(*(np.array(column) for column in zip(*counts, strict=True)))
+        results[alive] = np.column_stack([found.values(measure), found.values(BA())])
+        order = alive[found.order(measure)]
+        if not last:
+            # A ball that has not been reached makes no difference: of two equals the first is enough.
+            models = [folds[0].states[k].model()[0].tobytes() for k in order]
+            order = np.array([k for at, k in enumerate(order) if models[at] not in models[:at]])
+            kept = set(order[: max((len(alive) + 1) // 2, _FINALISTS)])
+            alive = np.array([k for k in alive if k in kept])
+            for fold in folds:
+                fold.keep(kept)
+    best = int(order[0])
+    return Tuned(
+        every[best],
+        table_of(every, results),
+        np.concatenate(scores)[:, alive.tolist().index(best)],
+        np.concatenate([fold.y_judged for fold in folds]),
+    )
+
+
+class StreamTuner(Generic[S]):
+    """Learners of different step sizes side by side in a stream; to the outside, the state of the best of them.
+
+    It fulfils the protocol of a state. A candidate that has been dropped is None.
+    """
+
+    def __init__(self, candidates: list[S], states: list[State[S] | None]):
+        self.candidates, self.states = candidates, states
+        # Class counts and rewards of each candidate at the beginning of the previous window, and of this one.
+        self.marks = [self._sums(), self._sums()]
+        self.scores = np.full((len(candidates), 2), np.nan)
+        self.best = len(candidates) // 2
+
+    @classmethod
+    def begin(cls, n_features: int, settings: S, state_type: type[State[Any]]) -> Self:
+        """State before the first point, with a learner for each step size."""
+        every = [settings.completed(eta0, math.inf) for eta0 in STREAM_STEP_SIZES]
+        return cls(every, [state_type.start(n_features, one) for one in every])
+
+    @classmethod
+    def start(cls, n_features: int, settings: S) -> Self:
+        """A tuner begins with a kind of state: see `begin`."""
+        raise TypeError("StreamTuner.begin takes the kind of state as well")
+
+    @property
+    def settings(self) -> S:
+        """Those of the best candidate."""
+        return self.candidates[self.best]
+
+    def adopt(self, settings: S) -> None:
+        """Go on with other settings; each candidate keeps its step size."""
+        for k in self.alive:
+            state = self._state(k)
+            state.adopt(settings)
+            self.candidates[k] = state.settings
+
+    @property
+    def alive(self) -> list[int]:
+        """Candidates that have not been dropped."""
+        return [k for k, state in enumerate(self.states) if state is not None]
+
+    def _state(self, k: int) -> State[S]:
+        state = self.states[k]
+        if state is None:
+            raise ValueError(f"candidate {k} has been dropped")
+        return state
+
+    def settled(self) -> State[S]:
+        """The state of the best candidate."""
+        return self._state(self.best)
+
+    def is_settled(self) -> bool:
+        """Whether one candidate is left."""
+        return len(self.alive) == 1
+
+    @property
+    def t(self) -> int:
+        """Number of points seen."""
+        return self.settled().t
+
+    @property
+    def steps(self) -> int:
+        """Number of points learned from."""
+        return self.settled().steps
+
+    @property
+    def seconds(self) -> float:
+        """Time spent inside kernels."""
+        return self.settled().seconds
+
+    def rates(self) -> Rates:
+        """Running estimates of the best candidate."""
+        return self.settled().rates()
+
+    def model(self) -> tuple[np.ndarray, float]:
+        """Weights and intercept of the best candidate."""
+        return self.settled().model()
+
+    def objective(self) -> Measure:
+        """What the steps ascend."""
+        return self.settled().objective()
+
+    def details(self) -> dict[str, Any]:
+        """Those of the best candidate, and how each did when it was last judged at a power of two."""
+        return {**self.settled().details(), "tuning": table_of(self.candidates, self.scores)}
+
+    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
+        """Let every candidate learn the rows; False if none of them stayed finite."""
+        done = 0
+        while done < len(order):
+            alive = self.alive
+            if len(alive) == 1:
+                return self.settled().learn(rows, positive, order[done:])
+            mark = 1 << self.t.bit_length()
+            part = order[done : done + mark - self.t]
+            going = [self._state(k) for k in alive]
+            stayed = going[0].learn_together(going, rows, positive, part)
+            for k, stays in zip(alive, stayed, strict=True):
+                if not stays:
+                    self.states[k] = None
+            if not self.alive:
+                return False
+            done += len(part)
+            self._judge(self._state(self.alive[0]).t == mark)
+        return True
+
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+    ) -> list[bool]:
+        """Let tuners learn the same rows, one after the other."""
+        return [state.learn(rows, positive, order) for state in states]
+
+    def _sums(self) -> np.ndarray:
+        """Numbers of positives and negatives learned by each candidate, and the sums of their rewards."""
+        sums = np.zeros((len(self.states), 4))
+        for k in self.alive:
+            sums[k] = self._state(k).counted()
+        return sums
+
+    def _judge(self, at_mark: bool) -> None:
+        alive, measure = self.alive, self.candidates[0].measure
+        now = self._sums()
+        window = (now - self.marks[0])[alive]
+        found = CandidateScores(window[0, 0], window[0, 1], window[:, 2], window[:, 3])
+        ranking = found.ranking(measure)
+        self.best = alive[int(np.argmax(ranking))]
+        if at_mark:
+            self.marks = [self.marks[1], now]
+            self.scores[alive] = np.column_stack([found.values(measure), found.values(BA())])
+            if self.t >= _FIRST_DROP:
+                for k in np.argsort(-ranking, kind="stable")[(len(alive) + 1) // 2 :]:
+                    self.states[alive[k]] = None
+
+    @classmethod
+    def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
+        """Merge tuners that have made their choice, the same one."""
+        if not all(state.is_settled() for state in (*states, *([base] if base else []))):
+            raise ValueError(
+                "a learner is still choosing its step size: give eta0 to merge streams, or learn on"
+            )
+        merged = states[0].copy()
+        runners = [state.settled() for state in states]
+        merged.states[merged.best] = runners[0].merge(runners, base.settled() if base else None)
+        return merged
+
+    def copy(self) -> Self:
+        """Independent copy."""
+        states = [None if state is None else state.copy() for state in self.states]
+        twin = type(self)(list(self.candidates), states)
+        twin.marks, twin.scores = [mark.copy() for mark in self.marks], self.scores.copy()
+        twin.best = self.best
+        return twin
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """All numbers, by name."""
+        arrays = {
+            "eta0": np.array([candidate.eta0 for candidate in self.candidates]),
+            "alive": np.array(self.alive, dtype=np.int64),
+            "marks": np.array(self.marks),
+            "scores": self.scores,
+            "best": np.array(self.best),
+        }
+        for k in self.alive:
+            arrays |= prefixed(str(k), self._state(k).to_arrays())
+        return arrays
+
+    @staticmethod
+    def is_in(arrays: Arrays) -> bool:
+        """Whether arrays are those of a tuner."""
+        return "alive" in arrays.arrays
+
+    @classmethod
+    def restored(cls, arrays: Arrays, settings: S, state_type: type[State[Any]]) -> Self:
+        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        eta0 = arrays.take("eta0", None)
+        n = len(eta0)
+        open_settings = [settings.completed(float(step), math.inf) for step in eta0]
+        states: list[State[S] | None] = [None] * n
+        for k in arrays.take("alive", None, types=(np.int64,)).tolist():
+            if not 0 <= k < n:
+                raise ValueError(f"there is no candidate {k}")
+            part = arrays.part(str(k))
+            states[k] = state_type.from_arrays(part, open_settings[k])
+            part.finish()
+        marks, scores = arrays.take("marks", 2, n, 4), arrays.take("scores", n, 2)
+        best = arrays.count("best")
+        if best >= n or states[best] is None:
+            raise ValueError("its best candidate is not there")
+        tuner = cls(open_settings, states)
+        tuner.marks, tuner.scores, tuner.best = [marks[0], marks[1]], scores, best
+        return tuner
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, settings: S) -> Self:
+        """A tuner is restored with a kind of state: see `restored`."""
+        raise TypeError("StreamTuner.restored takes the kind of state as well")
+
+    def check(self) -> None:
+        """Refuse a tuner whose candidates have not come equally far, or whose parts are not finite."""
+        alive = [self._state(k) for k in self.alive]
+        for state in alive:
+            state.check()
+        eta0 = [candidate.eta0 for candidate in self.candidates]
+        if not (np.isfinite(self.marks).all() and np.all(np.array(eta0) > 0)):
+            raise ValueError("its candidates are not finite")
+        if len({state.place() for state in alive}) != 1:
+            raise ValueError("its candidates have not come equally far")

@@ -1,0 +1,420 @@
+"""What a measure is, for those who use one and for those who write one, and how it talks to a kernel.
+
+**Writing a measure.** A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)) is a subclass of `NestedMeasure` whose attribute
+`functions` holds three functions that numba can compile, of the rates P and N, the share of positives p, the smoothing ε
+and an array of the measure's own parameters:
+
+* ``values(P, N, p, eps, theta)`` returns (ζ₁, ζ₂);
+* ``outer(x, y, p, eps, theta)`` returns Ψ(x, y);
+* ``gradient(P, N, x, y, p, eps, theta)`` returns (∂ζ₁/∂P, ∂ζ₁/∂N, ∂ζ₂/∂P, ∂ζ₂/∂N, ∂Ψ/∂x, ∂Ψ/∂y), which is what lines
+  15-17 of the paper's algorithm need, in one call.
+
+A pseudo-concave measure P_class/P_quant is a subclass of `PseudoMeasure` with the same functions for ζ₁ = P_class,
+ζ₂ = P_quant and Ψ(x, y) = x − v·y, where ``theta`` is (v, *parameters). The attributes `affine` and `separates_count`
+make things faster where they are True, and `prevalence_only` lets ties be broken by BA. All are False unless a measure
+says otherwise: then the results are right, and slower. (`make_measure`, `NestedConcave` and `PseudoConcave` need less,
+check what they are given, and find the gradients.)
+
+**The memory between a measure and a kernel.** A kernel writes what it asks into an array, calls the measure, and reads
+the answer from the same array. It is laid out for K classes: `HEAD` numbers, then blocks of K numbers, one for each
+class, then the measure's parameters. With two classes, class 0 is the negative one and class 1 the positive one,
+R = (N, P), and the blocks of counted prevalences are not used: P and N determine them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from quapy_nemsis._jit import callback, carray, jitable
+from quapy_nemsis.measures.formulas import smoothing
+
+# What is asked (x, y, ε) and answered (ζ₁, ζ₂) once.
+(X, Y, EPS, ZETA1, ZETA2, HEAD) = range(6)
+# Blocks of one number for each class. Asked are the shares p, the recalls R and the counted prevalences q; answered are
+# the class gradients of the measure, by R and by q, and the gradients of ζ₁ and ζ₂.
+(
+    SHARES,
+    RECALLS,
+    COUNTS,
+    BY_RECALL,
+    BY_COUNT,
+    ZETA1_BY_RECALL,
+    ZETA1_BY_COUNT,
+    ZETA2_BY_RECALL,
+    ZETA2_BY_COUNT,
+    N_BLOCKS,
+) = range(10)
+
+
+def place(block: int, label: int = 0, n_classes: int = 2) -> int:
+    """Where the number of a class stands."""
+    return HEAD + block * n_classes + label
+
+
+NEGATIVE, POSITIVE = 0, 1
+SHARE_POS = place(SHARES, POSITIVE)
+RECALL_POS, RECALL_NEG = place(RECALLS, POSITIVE), place(RECALLS, NEGATIVE)
+CLASS_GRADIENT_POS, CLASS_GRADIENT_NEG = place(BY_RECALL, POSITIVE), place(BY_RECALL, NEGATIVE)
+ZETA1_POS, ZETA1_NEG = place(ZETA1_BY_RECALL, POSITIVE), place(ZETA1_BY_RECALL, NEGATIVE)
+ZETA2_POS, ZETA2_NEG = place(ZETA2_BY_RECALL, POSITIVE), place(ZETA2_BY_RECALL, NEGATIVE)
+THETA = place(N_BLOCKS)
+
+# The same for a loss: it is asked the rates, the quantification error, the share and ε, and answers one number.
+(LOSS_RECALL_POS, LOSS_RECALL_NEG, LOSS_D, LOSS_SHARE_POS, LOSS_EPS, LOSS, LOSS_THETA) = range(7)
+
+Value = tuple[float, tuple[float, float]]
+Values = Callable[[float, float, float, float, np.ndarray], tuple[float, float]]
+Outer = Callable[[float, float, float, float, np.ndarray], float]
+Gradient = Callable[
+    [float, float, float, float, float, float, np.ndarray],
+    tuple[float, float, float, float, float, float],
+]
+LossFunction = Callable[[float, float, float, float, float, np.ndarray], float]
+
+
+class Functions(NamedTuple):
+    """The functions of a measure, as the head of this module describes them."""
+
+    values: Values
+    outer: Outer
+    gradient: Gradient
+
+
+class Rates(NamedTuple):
+    """Mean rewards of the two classes, the share of positives, and the smoothing ε that goes with their number."""
+
+    P: float
+    N: float
+    p: float
+    eps: float
+
+    @classmethod
+    def of(cls, reward_pos: float, positives: float, reward_neg: float, negatives: float) -> Rates:
+        """Rates out of sums of rewards and numbers of points; a class that does not occur has rate 0."""
+        total = max(positives + negatives, 1.0)
+        return cls(
+            float(reward_pos / max(positives, 1.0)),
+            float(reward_neg / max(negatives, 1.0)),
+            float(positives / total),
+            float(smoothing(total)),
+        )
+
+
+@lru_cache(maxsize=256)
+def measure_callback(values: Values, gradient: Gradient, affine: bool, n_theta: int) -> Any:
+    """Compile a measure's functions into one that answers a kernel (see the head of this module).
+
+    Without need of ζ₁ and ζ₂, where Ψ is affine, ``values`` is not called.
+    """
+    length = THETA + n_theta
+    values, gradient = jitable(values), jitable(gradient)
+
+    def answer(pointer):
+        a = carray(pointer, (length,))
+        P, N, p, eps, theta = a[RECALL_POS], a[RECALL_NEG], a[SHARE_POS], a[EPS], a[THETA:]
+        a1, a2, b1, b2, g1, g2 = gradient(P, N, a[X], a[Y], p, eps, theta)
+        a[CLASS_GRADIENT_POS] = g1 * a1 + g2 * b1
+        a[CLASS_GRADIENT_NEG] = g1 * a2 + g2 * b2
+        if not affine:
+            a[ZETA1], a[ZETA2] = values(P, N, p, eps, theta)
+            a[ZETA1_POS], a[ZETA1_NEG] = a1, a2
+            a[ZETA2_POS], a[ZETA2_NEG] = b1, b2
+
+    return callback(answer)
+
+
+@lru_cache(maxsize=256)
+def loss_callback(function: LossFunction, n_theta: int) -> Any:
+    """Compile a loss's ``f(P, N, d, p, eps, theta)`` into one that answers a kernel."""
+    length = LOSS_THETA + n_theta
+    function = jitable(function)
+
+    def answer(pointer):
+        a = carray(pointer, (length,))
+        a[LOSS] = function(
+            a[LOSS_RECALL_POS],
+            a[LOSS_RECALL_NEG],
+            a[LOSS_D],
+            a[LOSS_SHARE_POS],
+            a[LOSS_EPS],
+            a[LOSS_THETA:],
+        )
+
+    return callback(answer)
+
+
+def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int, int, int, int]:
+    """True positives, positives, true negatives and negatives of crisp predictions."""
+    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+    if y_true.ndim != 1 or y_true.shape != y_pred.shape:
+        raise ValueError(
+            "y_true and y_pred must be one-dimensional and of equal length; "
+            f"got shapes {y_true.shape} and {y_pred.shape}"
+        )
+    classes = np.unique(y_true)
+    if len(classes) != 2:
+        raise ValueError(f"y_true must hold exactly two classes; got {classes.tolist()}")
+    strange = np.setdiff1d(y_pred, classes)
+    if len(strange):
+        raise ValueError(
+            f"y_pred holds labels that y_true has not: {strange.tolist()}; "
+            f"the classes are {classes.tolist()}"
+        )
+    if pos_label is None:
+        pos_label = classes[1]
+    elif pos_label not in classes:
+        raise ValueError(f"pos_label {pos_label!r} is not one of the classes {classes.tolist()}")
+    positive, predicted = y_true == pos_label, y_pred == pos_label
+    hits = predicted == positive
+    n_pos, n_neg = np.count_nonzero(positive), np.count_nonzero(~positive)
+    return np.count_nonzero(hits & positive), n_pos, np.count_nonzero(hits & ~positive), n_neg
+
+
+class Measure:
+    """A function of (P, N, p) that says how good a classifier is as a quantifier.
+
+    Measures are immutable values: two with the same parameters are equal, and they can be pickled and hashed.
+    """
+
+    key: ClassVar[str]
+    #: The canonical expression, for tables.
+    formula: ClassVar[str]
+    #: False for errors such as CQB.
+    greater_is_better: ClassVar[bool] = True
+
+    @property
+    def prevalence_only(self) -> bool:
+        """Whether it depends on the predicted prevalence alone."""
+        return False
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """Values of the measure's own parameters."""
+        return tuple(float(getattr(self, field.name)) for field in fields(self))
+
+    @property
+    def name(self) -> str:
+        """Short name; that of a built-in measure is accepted by `get_measure`.
+
+        Examples
+        --------
+        >>> from quapy_nemsis import BAKLD, QMeasure
+        >>> BAKLD(0.5).name, QMeasure(2).name
+        ('bakld:0.5', 'q:2')
+        """
+        return ":".join([self.key, *(f"{value!r}".removesuffix(".0") for value in self.parameters)])
+
+    def value(self, P: float, N: float, p: float, eps: float = 0.0) -> float:
+        """Canonical value from the rates and the share of positives.
+
+        Parameters
+        ----------
+        P, N : float
+            Mean reward on positives and on negatives (TPR and TNR).
+        p : float
+            Share of positives, in [0, 1].
+        eps : float, default=0
+            Smoothing ε of the shares in KLD; `quapy.error` uses 1/(2·sample size).
+        """
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"p must be a share in [0, 1]; got {p!r}")
+        if not eps >= 0.0:
+            raise ValueError(f"eps must be at least 0; got {eps!r}")
+        return float(self._value(float(P), float(N), float(p), float(eps)))
+
+    def score(
+        self,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        *,
+        pos_label: Any = None,
+        eps: float | None = None,
+    ) -> float:
+        """Value of crisp predictions.
+
+        Parameters
+        ----------
+        y_true, y_pred : array-like of shape (n_samples,)
+            True and predicted labels, of any type; `y_true` must hold two classes.
+        pos_label : label, optional
+            The positive class; by default the greater one, as in `classes_[1]`.
+        eps : float, optional
+            Smoothing of the shares; by default 1/(2·n_samples).
+        """
+        rates = Rates.of(*confusion(y_true, y_pred, pos_label))
+        return self.value(*(rates if eps is None else rates._replace(eps=eps)))
+
+    def _value(self, P: float, N: float, p: float, eps: float) -> float:
+        raise TypeError(f"{type(self).__name__} is abstract")
+
+
+class NestedMeasure(Measure):
+    """A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)), the family NEMSIS optimises."""
+
+    @property
+    def functions(self) -> Functions:
+        """What kernels call (see `quapy_nemsis.measures.contract`)."""
+        raise TypeError(f"{type(self).__name__} must have functions (values, outer, gradient)")
+
+    @property
+    def affine(self) -> bool:
+        """Whether Ψ is affine: then its gradient does not depend on (x, y), and kernels need not keep them."""
+        return False
+
+    @property
+    def separates_count(self) -> bool:
+        """Whether ζ₁ grows with both rates and ζ₂ depends on the count alone, and on how far it is off."""
+        return False
+
+    @property
+    def theta(self) -> np.ndarray:
+        """Parameters as kernels take them."""
+        return np.array(self.parameters or (0.0,), dtype=np.float64)
+
+    def _value(self, P: float, N: float, p: float, eps: float) -> float:
+        values, outer, _ = self.functions
+        return outer(*values(P, N, p, eps, self.theta), p, eps, self.theta)
+
+    def _gradients(
+        self, P: float, N: float, x: float, y: float, p: float, eps: float
+    ) -> tuple[float, float, float, float, float, float]:
+        a1, a2, b1, b2, g1, g2 = self.functions.gradient(P, N, x, y, p, eps, self.theta)
+        return float(a1), float(a2), float(b1), float(b2), float(g1), float(g2)
+
+    def psi(self, x: float, y: float, p: float, eps: float = 0.0) -> Value:
+        """Value and gradient (∂x, ∂y) of Ψ.
+
+        Examples
+        --------
+        >>> from quapy_nemsis import QMeasure
+        >>> QMeasure(1).psi(0.5, 0.5, p=0.5)
+        (0.5, (0.5, 0.5))
+        """
+        value = self.functions.outer(x, y, p, eps, self.theta)
+        return float(value), self._gradients(0.5, 0.5, x, y, p, eps)[4:]
+
+    def zeta1(self, P: float, N: float, p: float, eps: float = 0.0) -> Value:
+        """Value and gradient (∂P, ∂N) of ζ₁.
+
+        Examples
+        --------
+        >>> from quapy_nemsis import BA
+        >>> BA().zeta1(0.75, 0.25, p=0.5)
+        (0.5, (0.5, 0.5))
+        """
+        value = self.functions.values(P, N, p, eps, self.theta)[0]
+        return float(value), self._gradients(P, N, 0.5, 0.5, p, eps)[:2]
+
+    def zeta2(self, P: float, N: float, p: float, eps: float = 0.0) -> Value:
+        """Value and gradient (∂P, ∂N) of ζ₂.
+
+        Examples
+        --------
+        >>> from quapy_nemsis import QMeasure
+        >>> QMeasure(1).zeta2(0.75, 0.75, p=0.5)
+        (1.0, (0.0, -0.0))
+        """
+        value = self.functions.values(P, N, p, eps, self.theta)[1]
+        return float(value), self._gradients(P, N, 0.5, 0.5, p, eps)[2:4]
+
+    def class_gradients(
+        self, P: float, N: float, p: float, eps: float = 0.0
+    ) -> tuple[float, float]:
+        """Derivatives (a⁺, a⁻) of the measure by P and N.
+
+        Examples
+        --------
+        >>> from quapy_nemsis import BA
+        >>> BA().class_gradients(0.5, 0.5, p=0.5)
+        (0.5, 0.5)
+        """
+        x, y = self.functions.values(P, N, p, eps, self.theta)
+        a1, a2, b1, b2, g1, g2 = self._gradients(P, N, x, y, p, eps)
+        return g1 * a1 + g2 * b1, g1 * a2 + g2 * b2
+
+
+class PseudoMeasure(Measure):
+    """A pseudo-concave measure P_class/P_quant, the family SCAN and CAN optimise (Table 2 of the paper).
+
+    P_class is concave and P_quant convex and positive, so the valuation P_class − v·P_quant is concave for every level
+    v ≥ 0, and the measure is at least v where it is at least 0.
+    """
+
+    #: Range [m, M] of P_quant, where known: CAN's gap shrinks at least as fast as (1 − m/M)ᵗ.
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def functions(self) -> Functions:
+        """What kernels call: of ζ₁ = P_class, ζ₂ = P_quant and Ψ(x, y) = x − v·y, with theta = (v, *parameters)."""
+        raise TypeError(f"{type(self).__name__} must have functions (values, outer, gradient)")
+
+    @property
+    def separates_count(self) -> bool:
+        """Whether P_class grows with both rates and P_quant depends on the count alone, and on how far it is off."""
+        return False
+
+    def _value(self, P: float, N: float, p: float, eps: float) -> float:
+        p_class, p_quant = self.functions.values(P, N, p, eps, self.valuation(0.0).theta)
+        return p_class / p_quant
+
+    def p_class(self, P: float, N: float, p: float, eps: float = 0.0) -> Value:
+        """Value and gradient (∂P, ∂N) of P_class."""
+        return self.valuation(0.0).zeta1(P, N, p, eps)
+
+    def p_quant(self, P: float, N: float, p: float, eps: float = 0.0) -> Value:
+        """Value and gradient (∂P, ∂N) of P_quant."""
+        return self.valuation(0.0).zeta2(P, N, p, eps)
+
+    def valuation(self, level: float) -> Valuation:
+        """The valuation V(·, v) = P_class − v·P_quant, a nested concave measure (Definition 2 of the paper).
+
+        Examples
+        --------
+        >>> from quapy_nemsis import CQReward
+        >>> CQReward().valuation(0.5).value(P=1.0, N=1.0, p=0.3)
+        0.5
+        """
+        return Valuation(self, level)
+
+
+def valuation_outer(x, y, p, eps, theta):
+    """Ψ(x, y) = x − v·y."""
+    return x - theta[0] * y
+
+
+@dataclass(frozen=True)
+class Valuation(NestedMeasure):
+    """V(·, v) = P_class − v·P_quant of a pseudo-concave measure at a level v."""
+
+    measure: PseudoMeasure
+    level: float
+
+    key = "valuation"
+    formula = "P_class − v·P_quant"
+    affine = True
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """The level and the measure's own parameters."""
+        return (float(self.level), *self.measure.parameters)
+
+    @property
+    def separates_count(self) -> bool:
+        """As for the measure."""
+        return self.measure.separates_count
+
+    @property
+    def functions(self) -> Functions:
+        """Those of the measure."""
+        return self.measure.functions
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value can be a measure's parameter."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -1,0 +1,65 @@
+"""Measures by name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from quapy_nemsis.measures.contract import Measure
+from quapy_nemsis.measures.nested import BA, BAKLD, NSS, GMean, HMean, NegKLD, QMean, QMeasure
+from quapy_nemsis.measures.pseudo import CQB, BKReward, CQReward
+
+MEASURES: dict[str, type[Measure]] = {
+    cls.key: cls
+    for cls in (
+        NegKLD,
+        BAKLD,
+        QMeasure,
+        NSS,
+        BA,
+        GMean,
+        HMean,
+        QMean,
+        CQReward,
+        BKReward,
+        CQB,
+    )
+}
+
+
+def get_measure(measure: str | Measure) -> Measure:
+    """Measure of a short name, its parameter after a colon; a measure object is returned as it is.
+
+    Parameters
+    ----------
+    measure : str or Measure
+        One of kld, bakld, bakld:0.3, q, q:2, nss, ba, gmean, hmean, qmean, cq, bk, cqb, or an object.
+
+    Examples
+    --------
+    >>> get_measure("q:2")
+    QMeasure(beta=2.0)
+    >>> get_measure(NSS())
+    NSS()
+    """
+    if isinstance(measure, Measure):
+        return measure
+    if not isinstance(measure, str):
+        raise TypeError(
+            f"measure must be a name or a Measure object; got {measure!r} of type "
+            f"{type(measure).__name__}"
+        )
+    key, colon, text = measure.partition(":")
+    if key not in MEASURES:
+        raise ValueError(f"unknown measure {measure!r}; known are {', '.join(MEASURES)}")
+    cls = MEASURES[key]
+    if not colon:
+        return cls()
+    if not fields(cls):
+        raise ValueError(f"measure {key!r} has no parameter; got {measure!r}")
+    try:
+        parameter = float(text)
+    except ValueError:
+        raise ValueError(
+            f"the parameter of measure {key!r} must be a number; got {text!r} in {measure!r}"
+        ) from None
+    return cls(parameter)
