@@ -272,7 +272,7 @@ class Kernel:
         self.compiled: dict[tuple, Any] = {}
 
     def __call__(self, rows: Rows, order: np.ndarray, *arguments: Any) -> Any:
-        if len(order) and not (0 <= order.min() and order.max() < len(rows)):
+        if len(order) and not (order.min() >= 0 and order.max() < len(rows)):
             raise ValueError(f"the order names rows that are not there: there are {len(rows)} rows")
         if any(len(arguments[k]) != len(rows) for k in self.labels):
             raise ValueError(f"there must be one label for each of the {len(rows)} rows")

@@ -12,6 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from quapy_nemsis.learners.base import LinearClassifier, OnlineClassifier
+from quapy_nemsis.learners.can import CANClassifier, CANParameters
+from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
+from quapy_nemsis.learners.nemsis import NEMSISClassifier, NEMSISParameters
+from quapy_nemsis.learners.scan import SCANClassifier, SCANParameters
+from quapy_nemsis.learners.svmperf import SVMPerfClassifier, SVMPerfParameters
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @contextmanager
 def _unchanged_style() -> Iterator[None]:
@@ -30,16 +40,6 @@ def _unchanged_style() -> Iterator[None]:
 with _unchanged_style():
     import quapy.functional as F
     from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
-
-from quapy_nemsis.learners.base import LinearClassifier, OnlineClassifier
-from quapy_nemsis.learners.can import CANClassifier, CANParameters
-from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
-from quapy_nemsis.learners.nemsis import NEMSISClassifier, NEMSISParameters
-from quapy_nemsis.learners.scan import SCANClassifier, SCANParameters
-from quapy_nemsis.learners.svmperf import SVMPerfClassifier, SVMPerfParameters
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier):
@@ -311,7 +311,7 @@ class SVMRAE(_FixedLoss):
 
 
 class SVMQ(_FixedLoss):
-    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count together, the loss "qrecall" (see `SVMPerf`).
+    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count, "qrecall" (see `SVMPerf`).
 
     Examples
     --------

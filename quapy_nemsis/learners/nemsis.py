@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.random import RandomState
 
 from quapy_nemsis._kernels import nemsis as kernel
 from quapy_nemsis._kernels.rows import Rows
