@@ -214,7 +214,7 @@ def test_functions_that_differ_inside_are_different():
     assert first != second
     assert first.value(0.5, 0.5, 0.5) == 1.0
     assert second.value(0.5, 0.5, 0.5) == 3.0
-    assert second.weights(0.5, 0.5, 0.5) == pytest.approx((5.0, 1.0))
+    assert second.class_gradients(0.5, 0.5, 0.5) == pytest.approx((5.0, 1.0))
     X, y = make_points()
     weights = [
         NEMSISClassifier(m, eta0=0.1, radius=np.inf, random_state=0).fit(X, y).coef_
@@ -263,7 +263,7 @@ def test_outside_the_domain(function):
     X, y = make_points(n=300, noise=1.5)
     for P, N in ((0.0, 0.0), (-0.5, 0.5), (-1.0, -2.0), (1.0, 0.0)):
         assert np.isfinite(measure.value(P, N, 0.3))
-        assert np.isfinite(measure.weights(P, N, 0.3)).all()
+        assert np.isfinite(measure.class_gradients(P, N, 0.3)).all()
     assert np.isfinite(measure.score(y, np.zeros_like(y)))
     learner = NEMSISClassifier(measure, record_every=1, eta0=0.1, radius=np.inf).fit(X, y)
     assert np.isfinite(learner.history_["value"]).all()

@@ -217,7 +217,7 @@ def test_a_rare_class_is_in_the_sample(monkeypatch):
         found = ours.fit(NEMSISClassifier("q", random_state=0), *arrays(X, y, 1000))
         again = ours.fit(NEMSISClassifier("q", random_state=0), *arrays(X, y, 1000))
     np.testing.assert_array_equal(found.coef_, again.coef_)
-    points = found._calibration
+    points = found.calibration_
     assert points.positive.sum() == min(10, y.sum())
     # The sample has more of the class than the data, its posteriors have not.
     share = points.weights[points.positive].sum() / points.weights.sum()

@@ -92,7 +92,7 @@ def test_weights_are_the_derivatives_of_the_value(measure):
             (measure.value(P + h, N, p, 1e-3) - measure.value(P - h, N, p, 1e-3)) / (2 * h),
             (measure.value(P, N + h, p, 1e-3) - measure.value(P, N - h, p, 1e-3)) / (2 * h),
         )
-        assert measure.weights(P, N, p, 1e-3) == pytest.approx(numeric, rel=1e-4, abs=1e-6)
+        assert measure.class_gradients(P, N, p, 1e-3) == pytest.approx(numeric, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("measure", [*NESTED, *PSEUDO], ids=repr)

@@ -35,7 +35,7 @@ def test_counts_add_and_weights_average(learner):
     parts = [stream(learner, X[a:b], y[a:b]) for a, b in itertools.pairwise(edges)]
     before = [part.coef_.copy() for part in parts]
     whole = merge(parts)
-    steps = np.array([part._state.steps for part in parts])
+    steps = np.array([part.state_.steps for part in parts])
     share = steps / steps.sum()
     np.testing.assert_allclose(
         whole.coef_, sum(s * p.coef_ for s, p in zip(share, parts, strict=True)), rtol=1e-12
@@ -44,13 +44,13 @@ def test_counts_add_and_weights_average(learner):
         whole.intercept_, sum(s * p.intercept_ for s, p in zip(share, parts, strict=True))
     )
     assert whole.t_ == 900
-    assert whole._state.steps == steps.sum()
-    assert whole._state.p == pytest.approx(
-        sum(p._state.p * s for p, s in zip(parts, share, strict=True))
+    assert whole.state_.steps == steps.sum()
+    assert whole.state_.p == pytest.approx(
+        sum(p.state_.p * s for p, s in zip(parts, share, strict=True))
     )
-    hits = [np.array(part._state.rewards) for part in parts]
-    positives = np.array([part._state.p * part._state.steps for part in parts])
-    assert whole._state.rewards[0] == pytest.approx(
+    hits = [np.array(part.state_.rewards) for part in parts]
+    positives = np.array([part.state_.p * part.state_.steps for part in parts])
+    assert whole.state_.rewards[0] == pytest.approx(
         sum(h[0] * n for h, n in zip(hits, positives, strict=True)) / positives.sum()
     )
     for part, old in zip(parts, before, strict=True):
@@ -86,8 +86,8 @@ def test_what_all_started_from_counts_once(learner):
         parts.append(part.partial_fit(X[a:b], y[a:b]))
     whole = merge(parts, base)
     assert whole.t_ == 600
-    positives = whole._state.p * whole._state.steps
-    expected = sum(p._state.p * p._state.steps for p in parts) - base._state.p * base._state.steps
+    positives = whole.state_.p * whole.state_.steps
+    expected = sum(p.state_.p * p.state_.steps for p in parts) - base.state_.p * base.state_.steps
     assert positives == pytest.approx(expected)
     np.testing.assert_array_equal(merge(parts[:1], base).coef_, parts[0].coef_)
     # A part without points of its own has no say.
@@ -109,7 +109,7 @@ def test_an_averaged_model_goes_on_as_a_mean(average):
     whole = merge(parts)
     weights = whole.coef_.copy()
     whole.set_params(eta0=1e-300).partial_fit(X[:648], y[:648])  # up to point 2,048
-    iterate = whole._state.scalars[SCALE] * whole._state.v
+    iterate = whole.state_.scalars[SCALE] * whole.state_.v
     if average == "suffix":
         # Of the points 1,024 to 2,048, 377 count as the mean of the models, and 648 came after it.
         expected = (377 * weights[0] + 648 * iterate) / 1025
@@ -120,7 +120,7 @@ def test_points_that_scan_judges_add_up():
     X, y = make_points(n=2000)
     learner = SCANClassifier("cq", eta0=0.3, radius=np.inf, first_epoch=80)
     base = stream(learner, X[:90], y[:90])
-    assert not base._state.learning  # in a level phase
+    assert not base.state_.learning  # in a level phase
     parts = []
     for a, b in ((90, 95), (95, 98)):
         part = stream(learner, X[:90], y[:90])
@@ -128,7 +128,7 @@ def test_points_that_scan_judges_add_up():
     whole = merge(parts, base)
     assert whole.t_ == 98
     alone = stream(learner, X[:98], y[:98])
-    np.testing.assert_allclose(whole._state.sums, alone._state.sums)
+    np.testing.assert_allclose(whole.state_.sums, alone.state_.sums)
     np.testing.assert_array_equal(whole.coef_, alone.coef_)
     # Rounds of unequal parts, through many phases.
     rng, at, whole = np.random.default_rng(0), 90, base
@@ -149,22 +149,22 @@ def test_points_to_calibrate_on_count_once():
     learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf)
     base = stream(learner, X[:1000], y[:1000])
     parts = [merge([base]).partial_fit(X[a:b], y[a:b]) for a, b in ((1000, 1300), (1300, 2000))]
-    points = merge(parts, base)._calibration
+    points = merge(parts, base).calibration_
     expected = [base, *parts]
     cuts = [slice(None), slice(1000, None), slice(1000, None)]
     for name in ("scores", "positive", "weights"):
         each = [
-            getattr(one._calibration, name)[cut] for one, cut in zip(expected, cuts, strict=True)
+            getattr(one.calibration_, name)[cut] for one, cut in zip(expected, cuts, strict=True)
         ]
         np.testing.assert_array_equal(getattr(points, name), np.concatenate(each))
     # One learner stays what it is, one without points of its own adds none, and those without a base have all.
     for several in (parts[:1], [parts[0], base]):
-        found = merge(several, base)._calibration
-        np.testing.assert_array_equal(found.scores, parts[0]._calibration.scores)
-    assert len(merge(parts)._calibration.scores) == 1300 + 1700
+        found = merge(several, base).calibration_
+        np.testing.assert_array_equal(found.scores, parts[0].calibration_.scores)
+    assert len(merge(parts).calibration_.scores) == 1300 + 1700
     # A learner that has taken more points than a stream keeps has let go of the base's.
     parts[1].partial_fit(X[2000:], y[2000:])
-    assert len(merge(parts, base)._calibration.scores) == 300 + 4096
+    assert len(merge(parts, base).calibration_.scores) == 300 + 4096
 
 
 def test_streams_that_have_chosen_a_step_size():
@@ -173,7 +173,7 @@ def test_streams_that_have_chosen_a_step_size():
     parts = [merge([base]).partial_fit(X[a : a + 250], y[a : a + 250]) for a in (16_500, 16_750)]
     whole = merge(parts, base)
     assert whole.t_ == 17_000
-    steps = [part._state.steps - base._state.steps for part in parts]
+    steps = [part.state_.steps - base.state_.steps for part in parts]
     np.testing.assert_allclose(
         whole.coef_, np.average([part.coef_ for part in parts], axis=0, weights=steps), rtol=1e-9
     )

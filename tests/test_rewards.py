@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from quapy_nemsis.rewards import HINGE, LOGISTIC, reward, reward_code, slope
+from quapy_nemsis.surrogates import HINGE, LOGISTIC, reward, reward_code, slope
 
 MARGINS = np.linspace(-40.0, 40.0, 161)
 

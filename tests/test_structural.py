@@ -27,8 +27,8 @@ from quapy_nemsis import (
 )
 from quapy_nemsis._kernels.rows import as_rows, join_rows, take_rows
 from quapy_nemsis._kernels.simplex import minimise
-from quapy_nemsis._violation import Searcher
-from quapy_nemsis.losses import LOSSES
+from quapy_nemsis.learners.separation import SeparationOracle
+from quapy_nemsis.measures.losses import LOSSES
 from tests.conftest import make_points
 from tests.reference import structural as reference
 
@@ -66,7 +66,7 @@ def test_values_of_losses(loss):
                 assert found == pytest.approx(expected, abs=1e-14)
     assert get_loss(loss).value(1.0, 1.0, 0.3, 0.01) == pytest.approx(0.0, abs=1e-15)
     assert not get_loss(loss).greater_is_better
-    assert get_loss(loss).counting == (str(loss) in COUNTING)
+    assert get_loss(loss).prevalence_only == (str(loss) in COUNTING)
 
 
 @pytest.mark.parametrize("loss", ["kld", "nkld", "ae", "rae"])
@@ -116,7 +116,7 @@ def test_names_of_losses():
 
 
 def check_violation(scores, y, loss, expected):
-    violation = Searcher(get_loss(loss), y)(scores)
+    violation = SeparationOracle(get_loss(loss), y)(scores)
     assert violation.value == pytest.approx(expected, abs=1e-12)
     # What is returned is a labelling, and it has that value.
     n = len(y)
@@ -197,10 +197,10 @@ def test_a_measure_of_ones_own_is_searched_in_full():
 def test_a_search_does_not_depend_on_the_one_before():
     rng = np.random.default_rng(4)
     _, y = draw(rng, 150, "plain")
-    searcher = Searcher(get_loss("qgm"), y)
+    searcher = SeparationOracle(get_loss("qgm"), y)
     for _ in range(5):
         scores = rng.normal(size=150)
-        fresh = Searcher(get_loss("qgm"), y)(scores)
+        fresh = SeparationOracle(get_loss("qgm"), y)(scores)
         assert searcher(scores).value == pytest.approx(fresh.value, abs=1e-14)
     assert searcher.prediction_loss(np.where(y, 1.0, -1.0)) == 0.0
     everything = get_loss("qgm").value(1.0, 0.0, y.mean(), 0.5 / 150)
@@ -492,7 +492,7 @@ def test_one_pass_with_defaults_learns(loss):
     same = OnePassMiniBatchClassifier(loss, random_state=0).fit(X[:4000], y[:4000])
     np.testing.assert_array_equal(same.coef_, learner.coef_)
     best = int(np.argmin(learner.tuning_["value"]))
-    if not get_loss(loss).counting:
+    if not get_loss(loss).prevalence_only:
         assert learner.eta0_ == learner.tuning_["eta0"][best]
 
 

@@ -20,8 +20,8 @@ from quapy_nemsis import (
     get_measure,
 )
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis.calibration import Calibration, sample_of_classes, sigmoid
-from quapy_nemsis.tuning import STREAM_STEPS, Judgement, Race, candidates
+from quapy_nemsis.learners.calibration import Calibration, sample_of_classes, sigmoid
+from quapy_nemsis.learners.tuning import STREAM_STEPS, CandidateScores, Race, candidates
 from tests.conftest import make_points
 
 LEARNERS = [NEMSISClassifier("q"), NEMSISClassifier("kld"), SCANClassifier("cq")]
@@ -91,13 +91,13 @@ def test_the_grid_follows_the_scale():
 def test_ties_of_a_count_are_broken_by_ba():
     """Counts of two candidates are right within noise: the one that classifies wins; a wrong count does not."""
     hits_pos, hits_neg = np.array([100.0, 260.0, 290.0]), np.array([505.0, 655.0, 400.0])
-    judgement = Judgement(300.0, 700.0, hits_pos, hits_neg)
+    judgement = CandidateScores(300.0, 700.0, hits_pos, hits_neg)
     ranking = judgement.ranking(NegKLD())
     assert np.argmax(ranking) == 1
     assert ranking[2] == -np.inf
     assert np.argmax(judgement.values(NegKLD())) in (0, 1)
     assert np.argmax(judgement.ranking(QMeasure())) == 1
-    error, deviation = Judgement(2.0, 2.0, np.array([2.0]), np.array([1.0])).count_errors()
+    error, deviation = CandidateScores(2.0, 2.0, np.array([2.0]), np.array([1.0])).count_errors()
     assert error[0] == 0.25
     assert deviation[0] == pytest.approx(np.std([0, 0, 1, 0]) / 2)
 
@@ -141,7 +141,7 @@ def test_candidates_that_diverge_do_no_harm():
 def test_a_race_in_a_stream(learner):
     X, y = make_points(n=20_000)
     whole = copy.deepcopy(learner).partial_fit(X, y)
-    assert len(whole._state.alive) == 1
+    assert len(whole.state_.alive) == 1
     assert whole.eta0_ in STREAM_STEPS
     assert len(whole.tuning_["value"]) == len(STREAM_STEPS)
     for size in (977, 4096):
@@ -168,7 +168,7 @@ def test_what_was_chosen_stays():
     given.fit(X, y).partial_fit(X, y)
     np.testing.assert_array_equal(learner.partial_fit(X, y).coef_, given.coef_)
     race = NEMSISClassifier().partial_fit(X, y)
-    best = copy.deepcopy(race._state.states[race._state.best])
+    best = copy.deepcopy(race.state_.states[race.state_.best])
     race.set_params(eta0=0.01).partial_fit(X, y)
     assert race.eta0_ == 0.01
     assert race.t_ == 4000
@@ -185,7 +185,7 @@ def test_a_race_drops_halves():
         learner.partial_fit(
             X[learner.t_ if alive else 0 : stop], y[learner.t_ if alive else 0 : stop]
         )
-        alive.append(len(learner._state.alive))
+        alive.append(len(learner.state_.alive))
     assert alive == [8, 8, 4, 2, 1]
     assert isinstance(learner._state, Race)
     assert learner.predict(X).shape == (20_000,)
