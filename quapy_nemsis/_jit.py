@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -47,6 +51,8 @@ __all__ = [
     "tables",
     "types",
 ]
+
+from quapy_nemsis._sources import source_digest
 
 real = types.float64
 reals = types.Array(types.float64, 1, "C")
@@ -97,6 +103,12 @@ class Record:
 _warned = False
 _compiling = threading.RLock()
 
+# Compiled code is kept in a folder named by all sources: numba looks at the file of the outermost function only, and
+# would go on with old code of what that calls. Named at import: what is compiled later is what was read then.
+_PREFIX = "quapy-nemsis-"
+_FOLDER = _PREFIX + source_digest()[:12]
+_FORGOTTEN = 30 * 24 * 3600.0  # seconds after which a folder that no process has used is removed
+
 
 def _warn_uncached(error: Exception) -> None:
     """Warn once a process."""
@@ -112,15 +124,59 @@ def _warn_uncached(error: Exception) -> None:
         )
 
 
+def _cache_folder() -> str:
+    """The folder for these sources, made if need be, in the first of numba's places where one can write."""
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    bases = (
+        numba.config.CACHE_DIR,
+        os.path.join(os.path.dirname(__file__), "__pycache__"),
+        os.path.join(user, "quapy-nemsis") if os.path.isabs(user) else "",
+    )
+    for base in bases:
+        if base:
+            try:
+                return _made(Path(base) / _FOLDER)
+            except OSError as error:
+                reason = error
+    raise reason
+
+
+def _made(folder: Path) -> str:
+    """Make a folder unless it is there, and mark it as used; OSError if one cannot write there."""
+    new = not folder.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()
+    os.utime(folder)
+    if new:
+        for other in folder.parent.glob(_PREFIX + "[0-9a-f]" * 12):
+            with suppress(OSError):  # another process may be at it too
+                if other.stat().st_mtime < time.time() - _FORGOTTEN:
+                    shutil.rmtree(other, ignore_errors=True)
+    return str(folder)
+
+
+@contextmanager
+def _caching_in(folder: str) -> Iterator[None]:
+    """Have numba keep in a folder what is decorated meanwhile: a function's place is settled at its decoration."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = folder
+    try:
+        yield
+    finally:
+        if folder == numba.config.CACHE_DIR:  # else numba has just read a changed environment
+            numba.config.CACHE_DIR = before
+
+
 def _with_cache(build: Callable[[bool], Any]) -> Any:
     """Run ``build(True)``; a cache that cannot be used costs a warning, never the result."""
     if os.environ.get(CACHE_VARIABLE, "1") == "0":
         return build(False)
     try:
-        return build(True)
+        with _compiling, _caching_in(_cache_folder()):
+            return build(True)
     except NumbaError:
         raise
-    except Exception as error:  # no locator, disk full, a broken cache file: numba raises all sorts
+    except Exception as error:  # no folder, disk full, a broken cache file: numba raises all sorts
         compiled = build(False)
         _warn_uncached(error)
         return compiled

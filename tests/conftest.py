@@ -1,27 +1,12 @@
-"""Shared fixtures. Kernels are cached under a key of the sources: numba itself looks at one file's date only."""
+"""Shared fixtures."""
 
-import hashlib
 import os
-import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def _source_key() -> str:
-    digest = hashlib.sha256()
-    for path in sorted((ROOT / "quapy_nemsis").rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-os.environ.setdefault(
-    "NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"quapy-nemsis-{_source_key()}")
-)
-
-import numpy as np  # noqa: E402  numba reads the variable when it is imported
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
+import numba
 import pytest
 
+from quapy_nemsis import _jit
+from quapy_nemsis._sources import source_digest
 from tests.conftest import ROOT
 
 FIT = """
@@ -39,9 +43,21 @@ def run(code, tmp_path, **environment):
     return process.stdout.splitlines()
 
 
+def copy_of_the_package(folder):
+    ignored = shutil.ignore_patterns("__pycache__")
+    return shutil.copytree(ROOT / "quapy_nemsis", folder / "quapy_nemsis", ignore=ignored)
+
+
+def compiled_files(folder):
+    """Every file of a cache and when it was written: compiling writes, loading does not."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb[ic]")}
+
+
 def test_second_process_uses_the_cache(tmp_path):
     first = run(FIT, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    written = compiled_files(tmp_path / "cache")
     second = run(FIT, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert compiled_files(tmp_path / "cache") == written
     assert first[:2] == second[:2]
     assert first[1] == "[]"
     assert (first[2], second[2]) == ("0", "1")
@@ -58,8 +74,7 @@ def test_switching_the_cache_off(tmp_path):
 
 def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path):
     """An installation without any directory that numba could write to (numba itself raises at import then)."""
-    package = tmp_path / "site" / "quapy_nemsis"
-    shutil.copytree(ROOT / "quapy_nemsis", package, ignore=shutil.ignore_patterns("__pycache__"))
+    package = copy_of_the_package(tmp_path / "site")
     for folder in (package, package / "_kernels"):
         (folder / "__pycache__").write_text("a file where the directory should be")
     nowhere = str(package / "__pycache__" / "cache")
@@ -87,6 +102,138 @@ def test_a_broken_cache_file_costs_one_warning(tmp_path):
     lines = run(FIT, tmp_path, NUMBA_CACHE_DIR=str(cache))
     assert lines[0] == expected
     assert len(ast.literal_eval(lines[1])) <= 1
+
+
+EDITED = """
+import numpy as np
+from quapy_nemsis import NEMSISClassifier
+X = np.random.default_rng(0).normal(size=(50, 3))
+print(*NEMSISClassifier("bakld", eta0=0.1, random_state=0).fit(X, X[:, 0] > 0.5).coef_[0])
+"""
+
+
+def halve(package, name):
+    """Have the function of that name, wherever it is, return half of what it does."""
+    (path,) = (path for path in package.rglob("*.py") if f"\ndef {name}(" in path.read_text())
+    source = path.read_bytes()
+    (function,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == name)
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return):
+            line = lines[node.lineno - 1]
+            start = node.value.col_offset
+            lines[node.lineno - 1] = line[:start] + b"0.5 * (" + line[start:].rstrip() + b")\n"
+    path.write_bytes(b"".join(lines))
+
+
+def test_edited_formulas_are_compiled_anew(tmp_path):
+    """Also those in other files than the functions that numba keeps; in the package's own __pycache__."""
+    package = copy_of_the_package(tmp_path)
+
+    def fit():
+        return run(EDITED, tmp_path, PYTHONPATH=str(tmp_path), NUMBA_CACHE_DIR="")[0]
+
+    weights = fit()
+    written = compiled_files(package)
+    assert written
+    assert fit() == weights
+    assert compiled_files(package) == written
+
+    seen = {weights}
+    for name in ("neg_kld_slope", "slope"):
+        halve(package, name)
+        seen.add(fit())
+    assert len(seen) == 3
+    folders = {
+        path.relative_to(package / "__pycache__").parts[0] for path in compiled_files(package)
+    }
+    assert len(folders) == 3
+
+
+def test_a_new_folder_replaces_forgotten_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    names = ("quapy-nemsis-0123456789ab", "quapy-nemsis-ba9876543210", "quapy-nemsis-other")
+    young, *old = (tmp_path / name for name in names)
+    month_ago = time.time() - 31 * 24 * 3600
+    for folder in (young, *old):
+        (folder / "inner").mkdir(parents=True)
+    for folder in old:
+        os.utime(folder, (month_ago, month_ago))
+
+    folder = _jit._cache_folder()
+    assert os.path.dirname(folder) == str(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        os.path.basename(folder),
+        names[0],
+        names[2],
+    }
+
+    # A folder that is there is marked as used, and then others stay as they are.
+    os.utime(folder, (month_ago, month_ago))
+    os.utime(young, (month_ago, month_ago))
+    assert _jit._cache_folder() == folder
+    assert os.path.getmtime(folder) > month_ago + 3600
+    assert young.is_dir()
+
+
+def test_the_folder_is_in_the_first_place_that_can_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("a file where a directory should be")
+    nowhere = str(tmp_path / "file" / "below")
+    places = [
+        str(tmp_path / name) for name in ("given", "package/__pycache__", "user/quapy-nemsis")
+    ]
+
+    def place(given, package, user):
+        monkeypatch.setattr(numba.config, "CACHE_DIR", given)
+        monkeypatch.setattr(_jit, "__file__", os.path.join(package, "_jit.py"))
+        monkeypatch.setenv("XDG_CACHE_HOME", user)
+        return os.path.dirname(_jit._cache_folder())
+
+    package, user = str(tmp_path / "package"), str(tmp_path / "user")
+    assert place(places[0], package, user) == places[0]
+    assert place("", package, user) == places[1]
+    assert place(nowhere, package, user) == places[1]
+    assert place("", nowhere, user) == places[2]
+    with pytest.raises(OSError, match="file"):
+        place("", nowhere, nowhere)
+
+
+def test_numba_keeps_code_of_others_where_it_did(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    folders = []
+
+    def build(cached):
+        folders.append(numba.config.CACHE_DIR)
+        if cached:
+            raise OSError("no space left")
+        return "compiled"
+
+    monkeypatch.setattr(_jit, "_warned", True)
+    assert _jit._with_cache(build) == "compiled"
+    assert folders == [_jit._cache_folder(), str(tmp_path)]
+    assert str(tmp_path) == numba.config.CACHE_DIR
+
+
+def test_the_digest_is_of_names_and_contents(tmp_path):
+    folder = tmp_path / "some"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "a.py").write_text("a")
+    (folder / "inner" / "b.py").write_text("b")
+    (folder / ".#a.py").symlink_to("nowhere")
+
+    def digest(*paths):
+        source_digest.cache_clear()
+        return source_digest(*(paths or (folder,)))
+
+    first = digest()
+    assert len(first) == 64
+    (folder / "notes.txt").write_text("not a source")
+    assert digest() == first
+    assert digest(shutil.copytree(folder, tmp_path / "copy" / "some", symlinks=True)) == first
+    (folder / "inner" / "b.py").write_text("c")
+    second = digest()
+    (folder / "inner" / "b.py").rename(folder / "c.py")
+    assert len({first, second, digest(), digest(folder / "a.py"), digest(folder, folder)}) == 5
 
 
 def test_import_compiles_nothing_and_leaves_quapy_alone(tmp_path):

@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 
 # Each module may import from those of an earlier line only.
 LAYERS = [
+    {"_sources"},
     {"_jit"},
     {"rewards", "measures.base", "measures.blocks", "measures.checks"},
     {"measures.nested", "measures.pseudo", "measures.custom"},
