@@ -7,12 +7,12 @@ import reprlib
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import validate_data
 
@@ -199,6 +199,15 @@ def warn_of_scale(X: Any, stacklevel: int) -> None:
             UserWarning,
             stacklevel=stacklevel,
         )
+
+
+def refuse_divergence(X: Any, when: str, eta0: Any) -> NoReturn:
+    """Say why weights are not finite: because X is not, or because they diverged."""
+    assert_all_finite(X, input_name="X")
+    raise ValueError(
+        f"the weights became infinite or NaN {when}: scale the features "
+        f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {eta0!r})"
+    )
 
 
 # ------------------------------------------------------------------ parameters

@@ -129,7 +129,7 @@ def test_history_counts_all_points():
     assert learner.history_["samples"] == [250, 500, 750, 1000]
     P, N = learner.history_["P"][-1], learner.history_["N"][-1]
     assert learner.history_["value"][-1] == pytest.approx(
-        CQReward().value(P, N, learner.state_.p), abs=1e-12
+        CQReward().value(P, N, learner.state_.rates().p), abs=1e-12
     )
 
 

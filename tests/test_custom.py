@@ -25,7 +25,7 @@ from quapy_nemsis import (
     SCANClassifier,
     make_measure,
 )
-from quapy_nemsis._jit import duals_callback
+from quapy_nemsis.measures.contract import measure_callback
 from tests.conftest import ROOT, make_points
 
 # The built-in Q-measure and CQReward, written again by a user. Operations are in the same order, for equal bits.
@@ -143,12 +143,12 @@ def test_affine_outer_functions_are_noticed():
 def test_parameters_compile_nothing():
     X, y = make_points()
     NEMSISClassifier(NestedConcave(**Q, parameters=[1.0])).fit(X, y)
-    before = duals_callback.cache_info().misses
+    before = measure_callback.cache_info().misses
     scores = set()
     for beta in (0.5, 2.0, 3.0):
         learner = NEMSISClassifier(NestedConcave(**Q, parameters=[beta]), random_state=0).fit(X, y)
         scores.add(tuple(learner.coef_[0]))
-    assert duals_callback.cache_info().misses == before
+    assert measure_callback.cache_info().misses == before
     assert len(scores) == 3
 
 

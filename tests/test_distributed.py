@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from experiments.__main__ import main
 from quapy_nemsis import NEMSIS, CANClassifier, NEMSISClassifier, SCANClassifier, get_measure
+from quapy_nemsis.learners.nemsis import NemsisState
 from tests.conftest import make_points
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
@@ -277,7 +278,7 @@ def test_workers_change_nothing_and_may_die(monkeypatch):
         victims = list(client.run(os.getpid).values())
 
         merged = []
-        real = ours.merge_states
+        real = NemsisState.merge
 
         def merge_and_kill(*arguments):
             merged.append(real(*arguments))
@@ -285,7 +286,7 @@ def test_workers_change_nothing_and_may_die(monkeypatch):
                 os.kill(victims[0], signal.SIGKILL)
             return merged[-1]
 
-        monkeypatch.setattr(ours, "merge_states", merge_and_kill)
+        monkeypatch.setattr(NemsisState, "merge", merge_and_kill)
         survived = ours.fit(learner, pairs())
         np.testing.assert_array_equal(survived.coef_, expected.coef_)
         assert victims[0] not in client.run(os.getpid).values()

@@ -140,7 +140,7 @@ def test_edited_formulas_are_compiled_anew(tmp_path):
     assert compiled_files(package) == written
 
     seen = {weights}
-    for name in ("neg_kld_slope", "slope"):
+    for name in ("neg_kld_slope", "_hinge_slope"):
         halve(package, name)
         seen.add(fit())
     assert len(seen) == 3

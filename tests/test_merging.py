@@ -12,7 +12,6 @@ from quapy_nemsis import (
     get_measure,
     merge,
 )
-from quapy_nemsis._kernels.nemsis import SCALE
 from tests.conftest import make_points
 
 LEARNERS = [
@@ -45,12 +44,12 @@ def test_counts_add_and_weights_average(learner):
     )
     assert whole.t_ == 900
     assert whole.state_.steps == steps.sum()
-    assert whole.state_.p == pytest.approx(
-        sum(p.state_.p * s for p, s in zip(parts, share, strict=True))
+    assert whole.state_.rates().p == pytest.approx(
+        sum(p.state_.rates().p * s for p, s in zip(parts, share, strict=True))
     )
-    hits = [np.array(part.state_.rewards) for part in parts]
-    positives = np.array([part.state_.p * part.state_.steps for part in parts])
-    assert whole.state_.rewards[0] == pytest.approx(
+    hits = [np.array(part.state_.rates()[:2]) for part in parts]
+    positives = np.array([part.state_.rates().p * part.state_.steps for part in parts])
+    assert whole.state_.rates().P == pytest.approx(
         sum(h[0] * n for h, n in zip(hits, positives, strict=True)) / positives.sum()
     )
     for part, old in zip(parts, before, strict=True):
@@ -86,8 +85,8 @@ def test_what_all_started_from_counts_once(learner):
         parts.append(part.partial_fit(X[a:b], y[a:b]))
     whole = merge(parts, base)
     assert whole.t_ == 600
-    positives = whole.state_.p * whole.state_.steps
-    expected = sum(p.state_.p * p.state_.steps for p in parts) - base.state_.p * base.state_.steps
+    positives = whole.state_.rates().p * whole.state_.steps
+    expected = sum(part.state_.counted()[0] for part in parts) - base.state_.counted()[0]
     assert positives == pytest.approx(expected)
     np.testing.assert_array_equal(merge(parts[:1], base).coef_, parts[0].coef_)
     # A part without points of its own has no say.
@@ -109,7 +108,7 @@ def test_an_averaged_model_goes_on_as_a_mean(average):
     whole = merge(parts)
     weights = whole.coef_.copy()
     whole.set_params(eta0=1e-300).partial_fit(X[:648], y[:648])  # up to point 2,048
-    iterate = whole.state_.scalars[SCALE] * whole.state_.v
+    iterate = whole.state_.numbers["scale"] * whole.state_.v
     if average == "suffix":
         # Of the points 1,024 to 2,048, 377 count as the mean of the models, and 648 came after it.
         expected = (377 * weights[0] + 648 * iterate) / 1025
@@ -128,7 +127,7 @@ def test_points_that_scan_judges_add_up():
     whole = merge(parts, base)
     assert whole.t_ == 98
     alone = stream(learner, X[:98], y[:98])
-    np.testing.assert_allclose(whole.state_.sums, alone.state_.sums)
+    np.testing.assert_allclose(whole.state_.sums.item(), alone.state_.sums.item())
     np.testing.assert_array_equal(whole.coef_, alone.coef_)
     # Rounds of unequal parts, through many phases.
     rng, at, whole = np.random.default_rng(0), 90, base

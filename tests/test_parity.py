@@ -56,7 +56,7 @@ def test_every_step(measure, reward, estimates, monotone, container):
         learner.partial_fit(rows[t : t + 1], y[t : t + 1], classes=[False, True])
         np.testing.assert_allclose(learner.coef_[0], w, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(learner.intercept_[0], b, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(learner.state_.rewards, (expected.P, expected.N), atol=1e-10)
+    np.testing.assert_allclose(learner.state_.rates()[:2], (expected.P, expected.N), atol=1e-10)
 
 
 @pytest.mark.parametrize("average", ["last", "all", "suffix"])
@@ -95,7 +95,7 @@ def test_reward_bound(bound):
     expected = slow(X, y, learner)
     learner.partial_fit(X, y)
     np.testing.assert_allclose(learner.coef_[0], expected.coef, rtol=1e-10, atol=1e-10)
-    assert min(learner.state_.rewards) >= -bound
+    assert min(learner.state_.rates()[:2]) >= -bound
 
 
 @pytest.mark.parametrize("measure", MEASURES)

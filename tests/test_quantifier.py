@@ -255,7 +255,7 @@ def test_string_labels(train):
 
 @pytest.mark.parametrize(
     ("quantifier", "loss"),
-    [(SVMKLD, "kld"), (SVMNKLD, "nkld"), (SVMAE, "ae"), (SVMRAE, "rae"), (SVMQ, "q")],
+    [(SVMKLD, "kld"), (SVMNKLD, "nkld"), (SVMAE, "ae"), (SVMRAE, "rae"), (SVMQ, "qrecall")],
 )
 def test_structural_quantifiers_of_a_name(quantifier, loss, train):
     X, y = train

@@ -23,10 +23,10 @@ from quapy_nemsis import (
     SVMPerfClassifier,
     get_loss,
     get_measure,
-    structural,
 )
-from quapy_nemsis._kernels.rows import as_rows, join_rows, take_rows
+from quapy_nemsis._kernels.rows import as_rows, join_rows
 from quapy_nemsis._kernels.simplex import minimise
+from quapy_nemsis.learners import svmperf
 from quapy_nemsis.learners.separation import SeparationOracle
 from quapy_nemsis.measures.losses import LOSSES
 from tests.conftest import make_points
@@ -97,7 +97,7 @@ def test_names_of_losses():
     assert get_loss("mae") == get_loss("ae")
     assert get_loss("mrae") == get_loss("rae")
     assert get_loss(BAKLD(0.3)) == get_loss("bakld:0.3")
-    assert get_loss("q") != get_loss(QMeasure())
+    assert get_loss("qrecall") != get_loss("q") == get_loss(QMeasure())
     assert get_loss(get_loss("kld")) is not None
     for loss in ALL:
         assert pickle.loads(pickle.dumps(get_loss(loss))) == get_loss(loss)
@@ -161,7 +161,7 @@ def test_the_most_violated_of_all_counts(loss, kind):
 
 def test_twelve_points():
     rng = np.random.default_rng(2)
-    for loss in ("kld", "f1", "q"):
+    for loss in ("kld", "f1", "qrecall"):
         scores, y = draw(rng, 12, "plain")
         expected, _ = reference.most_violated_by_labellings(scores, y, loss)
         check_violation(scores, y, loss, expected)
@@ -262,7 +262,7 @@ def test_the_optimum_of_all_constraints_together(loss, fit_intercept):
         assert found[1] == pytest.approx(b, abs=1e-3)
 
 
-@pytest.mark.parametrize("loss", ["kld", "q", "f1", "bakld:0.5"])
+@pytest.mark.parametrize("loss", ["kld", "qrecall", "f1", "bakld:0.5"])
 @pytest.mark.parametrize("C", [0.1, 10.0, 1000.0])
 @pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
 def test_the_gap_from_scratch(loss, C, container):
@@ -271,7 +271,7 @@ def test_the_gap_from_scratch(loss, C, container):
     learner = SVMPerfClassifier(loss, C=C, tol=1e-3, warm_start=True).fit(container(X), y)
     w, b = learner.coef_[0], learner.intercept_[0]
     primal = reference.objective(X, y, w, b, C, counted(loss))
-    planes = learner._kept
+    planes = learner.planes_
     assert (planes.alpha >= 0).all()
     assert planes.alpha.sum() == pytest.approx(C)
     mixed = planes.alpha @ planes.normals
@@ -294,15 +294,17 @@ def test_where_nothing_beats_weights_of_zero(C):
     X = rng.normal(size=(1000, 4))
     scores = X[:, 0] + rng.normal(size=1000)
     y = scores >= np.sort(scores)[-30]
-    learner = SVMPerfClassifier("q", C=C).fit(X, y)
-    at_zero = reference.objective(X, y, np.zeros(4), 0.0, C, counted("q"))
-    found = reference.objective(X, y, learner.coef_[0], learner.intercept_[0], C, counted("q"))
+    learner = SVMPerfClassifier("qrecall", C=C).fit(X, y)
+    at_zero = reference.objective(X, y, np.zeros(4), 0.0, C, counted("qrecall"))
+    found = reference.objective(
+        X, y, learner.coef_[0], learner.intercept_[0], C, counted("qrecall")
+    )
     assert at_zero - learner.history_["dual"][-1] <= 1e-3
     assert found - learner.history_["dual"][-1] == pytest.approx(learner.gap_, abs=1e-10)
     assert learner.gap_ <= 1e-3
-    assert get_loss("q").score(y, learner.predict(X)) < 0.5  # 1 if all rows have one label
+    assert get_loss("qrecall").score(y, learner.predict(X)) < 0.5  # 1 if all rows have one label
     # Without anything to learn from there are no other weights.
-    nothing = SVMPerfClassifier("q", C=C, fit_intercept=False).fit(np.zeros((1000, 4)), y)
+    nothing = SVMPerfClassifier("qrecall", C=C, fit_intercept=False).fit(np.zeros((1000, 4)), y)
     assert not nothing.coef_.any()
     assert nothing.gap_ <= 1e-3
 
@@ -359,15 +361,15 @@ def test_warm_start_over_a_grid():
         fresh = clone(other).fit(X, y)
         np.testing.assert_array_equal(other.coef_, fresh.coef_)
     np.testing.assert_array_equal(warm.fit(2 * X, y).coef_, clone(warm).fit(2 * X, y).coef_)
-    assert SVMPerfClassifier("kld").fit(X, y)._kept is None
+    assert SVMPerfClassifier("kld").fit(X, y).planes_ is None
 
 
 def test_planes_that_do_not_matter_are_dropped(monkeypatch):
     X, y = make_points(n=500)
     kept = SVMPerfClassifier("kld", C=1e4, tol=1e-4, warm_start=True).fit(X, y)
-    monkeypatch.setattr(structural, "_IDLE", 2)
+    monkeypatch.setattr(svmperf, "_IDLE", 2)
     dropped = SVMPerfClassifier("kld", C=1e4, tol=1e-4, warm_start=True).fit(X, y)
-    assert len(dropped._kept) < len(kept._kept)
+    assert len(dropped.planes_) < len(kept.planes_)
     assert dropped.gap_ <= 1e-4
     primal = [learner.history_["primal"][-1] for learner in (kept, dropped)]
     assert abs(primal[0] - primal[1]) <= 1e-4
@@ -376,13 +378,13 @@ def test_planes_that_do_not_matter_are_dropped(monkeypatch):
 def test_dense_and_sparse_and_labels():
     X, y = make_points(n=300)
     X[np.abs(X) < 0.5] = 0.0
-    plain = SVMPerfClassifier("q", C=100.0).fit(X, y)
+    plain = SVMPerfClassifier("qrecall", C=100.0).fit(X, y)
     for rows, labels in (
         (scipy.sparse.csr_matrix(X), y),
         (X.astype(np.float32).astype(float), np.where(y, 1, -1)),
         (X, np.where(y, "yes", "no")),
     ):
-        other = SVMPerfClassifier("q", C=100.0).fit(rows, labels)
+        other = SVMPerfClassifier("qrecall", C=100.0).fit(rows, labels)
         np.testing.assert_allclose(other.coef_, plain.coef_, atol=1e-2)
         assert set(other.predict(rows)) <= set(labels)
     again = pickle.loads(pickle.dumps(plain))
@@ -459,7 +461,7 @@ def test_one_pass_without_intercept():
     assert learner.intercept_[0] == 0.0
 
 
-@pytest.mark.parametrize("loss", ["kld", "q"])
+@pytest.mark.parametrize("loss", ["kld", "qrecall"])
 @pytest.mark.parametrize("eta0", [0.5, "auto"])
 @pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
 def test_one_pass_in_chunks(loss, eta0, container):
@@ -480,7 +482,7 @@ def test_one_pass_in_chunks(loss, eta0, container):
             np.testing.assert_array_equal(pieces.coef_, short.coef_)
 
 
-@pytest.mark.parametrize("loss", ["kld", "q", "f1", QMeasure()], ids=str)
+@pytest.mark.parametrize("loss", ["kld", "qrecall", "f1", "q"], ids=str)
 def test_one_pass_with_defaults_learns(loss):
     X, y = make_points(n=6000, noise=1.0)
     learner = OnePassMiniBatchClassifier(loss, random_state=0).fit(X[:4000], y[:4000])
@@ -522,10 +524,9 @@ def test_rows_taken_and_joined():
     order = np.array([3, 3, 49, 0, 7])
     for container in (np.asarray, scipy.sparse.csr_matrix):
         rows = as_rows(container(X))
-        both = join_rows(take_rows(rows, order), take_rows(rows, order[:2]))
         expected = X[np.concatenate([order, order[:2]])]
-        if len(both) == 1:
-            np.testing.assert_array_equal(both[0], expected)
-        else:
-            matrix = scipy.sparse.csr_matrix(both, shape=expected.shape)
+        for other in (rows, as_rows(X), as_rows(scipy.sparse.csr_matrix(X))):
+            both = join_rows(rows.take(order), other.take(order[:2]))
+            assert len(both) == len(expected)
+            matrix = scipy.sparse.csr_matrix(both.matrix())
             np.testing.assert_array_equal(matrix.toarray(), expected)

@@ -20,8 +20,8 @@ from quapy_nemsis import (
     get_measure,
 )
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis.learners.calibration import Calibration, sample_of_classes, sigmoid
-from quapy_nemsis.learners.tuning import STREAM_STEPS, CandidateScores, Race, candidates
+from quapy_nemsis.learners.calibration import Calibration, fit_platt, sample_of_classes
+from quapy_nemsis.learners.tuning import STREAM_STEP_SIZES, CandidateScores, candidates
 from tests.conftest import make_points
 
 LEARNERS = [NEMSISClassifier("q"), NEMSISClassifier("kld"), SCANClassifier("cq")]
@@ -80,23 +80,24 @@ def test_given_values_stay():
 
 def test_the_grid_follows_the_scale():
     X, _ = make_points(n=100)
-    plain, larger = candidates(X, "auto", "auto"), candidates(10.0 * X, "auto", "auto")
-    for (eta0, radius), (eta0_larger, radius_larger) in zip(plain, larger, strict=True):
-        assert eta0_larger == pytest.approx(eta0 / 100)
-        assert radius_larger == pytest.approx(radius / 10)
-    sparse = candidates(scipy.sparse.csr_matrix(X), "auto", "auto")
-    np.testing.assert_allclose(sparse, plain)
+    settings = NEMSISClassifier().settings()
+    plain, larger = candidates(X, settings), candidates(10.0 * X, settings)
+    sparse = candidates(scipy.sparse.csr_matrix(X), settings)
+    for one, other, same in zip(plain, larger, sparse, strict=True):
+        assert other.eta0 == pytest.approx(one.eta0 / 100)
+        assert other.radius == pytest.approx(one.radius / 10)
+        assert (same.eta0, same.radius) == pytest.approx((one.eta0, one.radius))
 
 
 def test_ties_of_a_count_are_broken_by_ba():
     """Counts of two candidates are right within noise: the one that classifies wins; a wrong count does not."""
     hits_pos, hits_neg = np.array([100.0, 260.0, 290.0]), np.array([505.0, 655.0, 400.0])
-    judgement = CandidateScores(300.0, 700.0, hits_pos, hits_neg)
-    ranking = judgement.ranking(NegKLD())
+    found = CandidateScores(300.0, 700.0, hits_pos, hits_neg)
+    ranking = found.ranking(NegKLD())
     assert np.argmax(ranking) == 1
     assert ranking[2] == -np.inf
-    assert np.argmax(judgement.values(NegKLD())) in (0, 1)
-    assert np.argmax(judgement.ranking(QMeasure())) == 1
+    assert np.argmax(found.values(NegKLD())) in (0, 1)
+    assert np.argmax(found.ranking(QMeasure())) == 1
     error, deviation = CandidateScores(2.0, 2.0, np.array([2.0]), np.array([1.0])).count_errors()
     assert error[0] == 0.25
     assert deviation[0] == pytest.approx(np.std([0, 0, 1, 0]) / 2)
@@ -108,24 +109,24 @@ def test_ties_of_a_count_are_broken_by_ba():
 def test_learners_side_by_side_are_what_they_are_alone(learner, container, n):
     X, y = make_points(n=n, d=6)
     rows, order = as_rows(container(X)), np.random.default_rng(0).permutation(n)
-    tries = [
-        copy.deepcopy(learner).set_params(eta0=eta0, radius=radius)._settings()
+    candidates = [
+        copy.deepcopy(learner).set_params(eta0=eta0, radius=radius).settings()
         for eta0, radius in [(0.1, np.inf), (1.0, 0.5), (1e308, np.inf), (0.01, 3.0), (3.0, np.inf)]
     ]
-    kind = learner._state_type
-    states = [kind.start(6, settings) for settings in tries]
-    alone = copy.deepcopy(states)
-    fine = kind.walk_together(states, rows, y, order[:301], tries)
+    kind = learner.state_type
+    states = [kind.start(6, settings) for settings in candidates]
+    alone = [state.copy() for state in states]
+    fine = kind.learn_together(states, rows, y, order[:301])
     assert fine == [True, True, False, True, True]
-    del states[2], tries[2], alone[2]
-    assert all(kind.walk_together(states, rows, y, order[301:], tries))
-    for state, expected, settings in zip(states, alone, tries, strict=True):
-        assert expected.walk(rows, y, order, settings)
+    del states[2], alone[2]
+    assert all(kind.learn_together(states, rows, y, order[301:]))
+    for state, expected in zip(states, alone, strict=True):
+        assert expected.learn(rows, y, order)
         assert state.t == expected.t == n
-        weights, intercept = state.model(settings.average)
-        np.testing.assert_array_equal(weights, expected.model(settings.average)[0])
-        assert intercept == expected.model(settings.average)[1]
-        assert state.rewards == expected.rewards
+        weights, intercept = state.model()
+        np.testing.assert_array_equal(weights, expected.model()[0])
+        assert intercept == expected.model()[1]
+        assert state.rates() == expected.rates()
 
 
 def test_candidates_that_diverge_do_no_harm():
@@ -138,12 +139,12 @@ def test_candidates_that_diverge_do_no_harm():
 
 
 @pytest.mark.parametrize("learner", [NEMSISClassifier("q"), SCANClassifier("cq")], ids=str)
-def test_a_race_in_a_stream(learner):
+def test_the_tuner_of_a_stream(learner):
     X, y = make_points(n=20_000)
     whole = copy.deepcopy(learner).partial_fit(X, y)
     assert len(whole.state_.alive) == 1
-    assert whole.eta0_ in STREAM_STEPS
-    assert len(whole.tuning_["value"]) == len(STREAM_STEPS)
+    assert whole.eta0_ in STREAM_STEP_SIZES
+    assert len(whole.tuning_["value"]) == len(STREAM_STEP_SIZES)
     for size in (977, 4096):
         pieces = copy.deepcopy(learner)
         for start in range(0, 20_000, size):
@@ -161,23 +162,23 @@ def test_a_race_in_a_stream(learner):
 
 
 def test_what_was_chosen_stays():
-    """A stream that goes on after `fit`, and a step size that is given in the middle of a race."""
+    """A stream that goes on after `fit`, and a step size that is given in the middle of a choice."""
     X, y = make_points(n=2000)
     learner = NEMSISClassifier(eta0=0.5, shuffle=False, n_passes=1, random_state=0).fit(X, y)
     given = NEMSISClassifier(eta0=0.5, radius=learner.radius_, shuffle=False, n_passes=1)
     given.fit(X, y).partial_fit(X, y)
     np.testing.assert_array_equal(learner.partial_fit(X, y).coef_, given.coef_)
-    race = NEMSISClassifier().partial_fit(X, y)
-    best = copy.deepcopy(race.state_.states[race.state_.best])
-    race.set_params(eta0=0.01).partial_fit(X, y)
-    assert race.eta0_ == 0.01
-    assert race.t_ == 4000
+    tuned = NEMSISClassifier().partial_fit(X, y)
+    best = copy.deepcopy(tuned.state_.states[tuned.state_.best])
+    tuned.set_params(eta0=0.01).partial_fit(X, y)
+    assert tuned.eta0_ == 0.01
+    assert tuned.t_ == 4000
     assert best.t == 2000
-    race.partial_fit(X, y)
-    assert race.t_ == 6000
+    tuned.partial_fit(X, y)
+    assert tuned.t_ == 6000
 
 
-def test_a_race_drops_halves():
+def test_the_tuner_drops_halves():
     X, y = make_points(n=20_000)
     learner = NEMSISClassifier("q")
     alive = []
@@ -187,11 +188,11 @@ def test_a_race_drops_halves():
         )
         alive.append(len(learner.state_.alive))
     assert alive == [8, 8, 4, 2, 1]
-    assert isinstance(learner._state, Race)
+    assert learner.state_.is_settled()
     assert learner.predict(X).shape == (20_000,)
 
 
-def test_a_bad_chunk_in_a_race_loses_nothing():
+def test_a_bad_chunk_in_a_tuner_loses_nothing():
     X, y = make_points(n=3000)
     learner = NEMSISClassifier("q").partial_fit(X[:1500], y[:1500])
     with pytest.raises(ValueError, match="contains NaN"):
@@ -214,16 +215,16 @@ def test_the_sigmoid_of_greatest_likelihood(offset):
         return weights @ (np.logaddexp(0, logits) - target * logits)
 
     expected = minimize(loss, [1.0, 0.0], tol=1e-12).x
-    found = sigmoid(scores, positive, weights, offset)
+    found = fit_platt(scores, positive, weights, offset)
     assert found[0] == pytest.approx(expected[0], abs=1e-4)
     assert found[1] == (pytest.approx(expected[1], abs=1e-4) if offset is None else offset)
     # A weight is so many points.
     repeated = np.repeat(np.arange(500), weights.astype(int))
-    np.testing.assert_allclose(sigmoid(scores[repeated], positive[repeated], None, offset), found)
+    np.testing.assert_allclose(fit_platt(scores[repeated], positive[repeated], None, offset), found)
 
 
 def test_a_sigmoid_of_separable_scores():
-    slope, offset = sigmoid(np.array([-1.0, -1.0, 1.0]), np.array([False, False, True]))
+    slope, offset = fit_platt(np.array([-1.0, -1.0, 1.0]), np.array([False, False, True]))
     assert 0 < slope < 100
     assert np.isfinite(offset)
 
@@ -235,7 +236,7 @@ def test_calibration_of_few_points_and_of_many():
     true = np.where(scores < 0.0, 0.1, 0.4)
     positive = rng.random(200_000) < true
     few = Calibration(scores[:900], positive[:900])
-    slope, offset = sigmoid(scores[:900], positive[:900])
+    slope, offset = fit_platt(scores[:900], positive[:900])
     np.testing.assert_allclose(few.posterior(scores), expit(slope * scores + offset))
     rows, weights = sample_of_classes(positive, rng)
     assert len(rows) == 50_000 + positive.sum() < 100_000

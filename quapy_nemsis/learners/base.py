@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
@@ -27,6 +27,7 @@ from quapy_nemsis._validation import (
     checked_data,
     checked_rows,
     distinct,
+    refuse_divergence,
     two_classes,
     unchanged_on_error,
     warn_of_scale,
@@ -358,21 +359,13 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             upto = len(order) if every is None else done + every - state.t % every
             seen = state.t
             if not state.learn(rows, positive, order[done:upto]):
-                self._refuse(X, seen)
+                refuse_divergence(X, f"after sample {seen}", self.eta0)
             done = upto
             if every is not None and state.t % every == 0:
                 rates = state.rates()
                 value = state.settings.measure.value(*rates)
                 records.append((state.t, state.seconds, rates.P, rates.N, value))
         return records
-
-    def _refuse(self, X: Any, t: int) -> None:
-        """Say why the weights are not finite: because X is not, or because they diverged."""
-        assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
-        raise ValueError(
-            f"the weights became infinite or NaN after sample {t}: scale the features "
-            f"(sklearn.preprocessing.StandardScaler) or lower eta0 (now {self.eta0!r})"
-        )
 
     def _say(self, text: str) -> None:
         if self.verbose:
@@ -416,7 +409,8 @@ class ProbabilisticOnlineClassifier(OnlineClassifier[S]):
         ndarray of shape (n_samples, 2)
             Probabilities of `classes_`.
         """
-        positive = self.calibration_.posterior(self.decision_function(X))
+        scores = self.decision_function(X)
+        positive = self.calibration_.posterior(scores)
         return np.column_stack([1.0 - positive, positive])
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -78,7 +78,7 @@ def fit_platt(
     weights = np.ones(len(scores)) if weights is None else weights
     n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
     target = np.where(positive, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
-    scale = max(float(np.std(scores)), 1e-300)
+    scale = float(np.std(scores)) or 1.0
     # Of slope and offset, the part that is sought is called the model.
     design = (scores / scale)[:, np.newaxis]
     base, model = 0.0 if offset is None else offset, np.zeros(1)

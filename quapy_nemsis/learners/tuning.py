@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils import assert_all_finite
 
 from quapy_nemsis._kernels.rows import Rows, as_rows
-from quapy_nemsis._validation import warn_of_scale
+from quapy_nemsis._validation import AUTO, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.scores import linear_scores
 from quapy_nemsis.learners.state import Arrays, S, State, prefixed
 from quapy_nemsis.measures import BA, Measure, Rates
@@ -208,11 +207,8 @@ def tune(
             for other in folds:
                 other.keep(set(alive))
             if not len(alive):
-                assert_all_finite(X, input_name="X")
-                raise ValueError(
-                    "the weights became infinite or NaN with every step size that was tried: scale the features "
-                    "(sklearn.preprocessing.StandardScaler)"
-                )
+                eta0 = AUTO if math.isnan(settings.eta0) else settings.eta0
+                refuse_divergence(X, "with every candidate", eta0)
         last = i == n_passes - 1
         if not last and (i > 1 or len(alive) <= _FINALISTS):
             continue

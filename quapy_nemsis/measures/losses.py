@@ -38,7 +38,8 @@ def _accuracy(P, N, p):
 @jitable
 def _f1(P, N, p):
     errors = p * (1.0 - P) + (1.0 - p) * (1.0 - N)
-    return 2.0 * p * P / (2.0 * p * P + errors) if P > 0.0 else 0.0
+    hits = 2.0 * p * P
+    return hits / (hits + errors) if hits > 0.0 else 1.0 if errors == 0.0 else 0.0
 
 
 @jitable

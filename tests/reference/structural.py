@@ -19,7 +19,7 @@ from scipy.optimize import minimize, nnls
 
 Loss = str | Callable[[int, int, int, int], float]
 
-LOSSES = ("01", "f1", "ba", "kld", "nkld", "ae", "rae", "q", "qacc", "qf1", "qgm")
+LOSSES = ("01", "f1", "ba", "kld", "nkld", "ae", "rae", "qrecall", "qacc", "qf1", "qgm")
 
 
 def delta(loss: Loss, FN: int, FP: int, n_pos: int, n_neg: int) -> float:
@@ -53,8 +53,13 @@ def delta(loss: Loss, FN: int, FP: int, n_pos: int, n_neg: int) -> float:
         return abs(d) / n
     if loss == "rae":
         return (abs(d) / (n_pos + 0.5) + abs(d) / (n_neg + 0.5)) / 2
-    if loss in ("q", "qacc", "qf1", "qgm"):
-        c = {"q": recall, "qacc": accuracy, "qf1": f1, "qgm": math.sqrt(recall * specificity)}[loss]
+    if loss in ("qrecall", "qacc", "qf1", "qgm"):
+        c = {
+            "qrecall": recall,
+            "qacc": accuracy,
+            "qf1": f1,
+            "qgm": math.sqrt(recall * specificity),
+        }[loss]
         s = 1 - abs(d) / max(n_pos, n_neg)
         return 1.0 if c + s == 0 else 1 - 2 * c * s / (c + s)
     raise ValueError(f"unknown loss {loss!r}")

@@ -4,7 +4,10 @@ import math
 import numpy as np
 import pytest
 
-from quapy_nemsis.surrogates import HINGE, LOGISTIC, reward, reward_code, slope
+from quapy_nemsis._jit import numba
+from quapy_nemsis.surrogates import SURROGATES, reward, slope, surrogate_code
+
+HINGE, LOGISTIC = surrogate_code("hinge"), surrogate_code("logistic")
 
 MARGINS = np.linspace(-40.0, 40.0, 161)
 
@@ -39,4 +42,12 @@ def test_extreme_margins_stay_finite():
 @pytest.mark.parametrize("name", ["exp", 1, None])
 def test_unknown_reward(name):
     with pytest.raises(ValueError, match=f"got {name!r}"):
-        reward_code(name)
+        surrogate_code(name)
+
+
+def test_every_surrogate_is_dispatched_and_nothing_else():
+    for code, surrogate in enumerate(SURROGATES.values()):
+        assert reward(code, 0.3) == surrogate.reward(0.3)
+        assert slope(code, 0.3) == surrogate.slope(0.3)
+    assert math.isnan(reward(len(SURROGATES), 0.3))
+    assert math.isnan(numba.njit(lambda kind, m: slope(kind, m))(len(SURROGATES), 0.3))
