@@ -19,7 +19,7 @@ from quapy_nemsis import (
 # The same examples in every run, so that a failure is a change of the code.
 settings.register_profile("properties", max_examples=20, deadline=None, derandomize=True)
 settings.load_profile("properties")
-few, many = settings(max_examples=5), settings(max_examples=100)
+few, several, many = (settings(max_examples=n) for n in (5, 50, 300))
 
 # ------------------------------------------------------------------- rows
 
