@@ -1,0 +1,399 @@
+"""What holds for all rows, cuttings, parameters and seeds: chunks, containers, symmetries, merging, files, streams."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.base import clone
+
+from quapy_nemsis import (
+    NEMSISClassifier,
+    OnePassMiniBatchClassifier,
+    SCANClassifier,
+    load,
+    merge,
+    save,
+)
+from quapy_nemsis.streaming import StreamError, fit_stream, from_iterable, shuffled
+from tests.strategies import (
+    CLASSES,
+    TWO_CLASS_LOSSES,
+    Points,
+    auto,
+    can,
+    containers,
+    cuttings,
+    few,
+    labels,
+    minibatch,
+    nemsis,
+    points,
+    radii,
+    scan,
+    seeds,
+    several,
+    smooth_points,
+    steps,
+    svm,
+    ways,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+NESTED = {"nemsis": nemsis, "scan": scan}
+ONLINE = {**NESTED, "1pmb": minibatch}
+EVERY = {**ONLINE, "can": can, "svm": svm}
+every_nested = pytest.mark.parametrize("learners", NESTED.values(), ids=NESTED)
+every_online = pytest.mark.parametrize("learners", ONLINE.values(), ids=ONLINE)
+every_learner = pytest.mark.parametrize("learners", EVERY.values(), ids=EVERY)
+
+LEARNED = ["classes_", "coef_", "intercept_", "t_", "levels_", "eta0_", "radius_", "n_iter_"]
+
+
+def learned(learner, without=()):
+    """What can be seen of a learner, but the time it took."""
+    found = {name: getattr(learner, name) for name in LEARNED if hasattr(learner, name)}
+    for table in ("history_", "tuning_"):
+        columns = getattr(learner, table, {})
+        found |= {f"{table}[{name}]": columns[name] for name in columns if name != "seconds"}
+    return {name: value for name, value in found.items() if name.split("[")[0] not in without}
+
+
+def assert_close(found, expected, tolerance, name=""):
+    """Equal up to a share of the greatest entry."""
+    finite = np.abs(expected)[np.isfinite(expected)]
+    size = np.max(finite, initial=0.0)
+    np.testing.assert_allclose(found, expected, tolerance, tolerance * size, err_msg=name)
+
+
+def assert_same(first, second, tolerance=0.0, without=()):
+    """Bit by bit, unless there is a tolerance."""
+    first, second = learned(first, without), learned(second, without)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        if tolerance:
+            assert_close(second[name], np.asarray(value), tolerance, name)
+        else:
+            np.testing.assert_array_equal(second[name], value, err_msg=name)
+
+
+def assert_same_posteriors(first, second, X, tolerance=0.0, second_X=None):
+    if hasattr(first, "predict_proba"):
+        found = second.predict_proba(X if second_X is None else second_X)
+        np.testing.assert_allclose(found, first.predict_proba(X), rtol=0.0, atol=tolerance)
+
+
+def take(learner, X, y, way="partial_fit"):
+    """Learn, and return the learner."""
+    options = {"classes": CLASSES} if way == "partial_fit" else {}
+    return getattr(learner, way)(X, y, **options)
+
+
+# ------------------------------------------------------------------- chunks and containers
+
+
+def check_chunks(data, learner, X, y, after_fit=False):
+    whole, cut, start = clone(learner), clone(learner), 0
+    if after_fit:
+        start = len(y) // 3
+        y[:2] = CLASSES
+        whole, cut = (take(one, X[:start], y[:start], "fit") for one in (whole, cut))
+    X, y = X[start:], y[start:]
+    take(whole, X, y)
+    for chunk in data.draw(cuttings(len(y))):
+        take(cut, X[chunk], y[chunk])
+    assert_same(whole, cut)
+
+
+@every_online
+@given(st.data())
+def test_cutting_rows_into_chunks_changes_nothing(learners, data):
+    """Any way of cutting the same rows into chunks gives the same learner, bit by bit."""
+    learner, (X, y) = data.draw(learners()), data.draw(points()).rows()
+    check_chunks(data, learner, data.draw(containers)(X), y, data.draw(st.booleans(), "after fit"))
+
+
+@every_online
+@few
+@given(st.data())
+def test_cutting_a_long_stream_changes_nothing(learners, data):
+    """Chunks make no difference where a stream drops step sizes either (from 4,096 points on)."""
+    X, y = data.draw(points(st.integers(4090, 8200))).rows()
+    buffers = {"buffer_size": st.integers(30, 600)} if learners is minibatch else {}
+    check_chunks(data, data.draw(learners(eta0=auto, **buffers)), X, y)
+
+
+@every_online
+@given(st.data())
+def test_dense_and_csr_rows_teach_the_same(learners, data):
+    """A matrix and its CSR form give the same learner, up to rounding."""
+    learner, (X, y) = data.draw(learners()), data.draw(smooth_points).rows()
+    way, sparse = data.draw(ways), csr_array(X)
+    first, second = take(clone(learner), X, y, way), take(clone(learner), sparse, y, way)
+    assert_same(first, second, 1e-10)
+    assert_same_posteriors(first, second, X, 1e-6, sparse)
+
+
+@every_nested
+@given(st.data())
+def test_chunks_may_be_dense_or_csr(learners, data):
+    """A learner takes dense and CSR chunks in turn as if all were dense, up to rounding."""
+    learner, (X, y) = data.draw(learners()), data.draw(smooth_points).rows()
+    whole, mixed = take(clone(learner), X, y), clone(learner)
+    for chunk in data.draw(cuttings(len(y))):
+        take(mixed, data.draw(containers)(X[chunk]), y[chunk])
+    assert_same(whole, mixed, 1e-10)
+
+
+@every_online
+@given(st.data())
+def test_float32_rows_teach_what_they_do_in_float64(learners, data):
+    """Rows in float32 give the learner and the predictions of their float64 copies, bit by bit."""
+    learner, (X, y) = data.draw(learners()), data.draw(points()).rows()
+    way, short = data.draw(ways), data.draw(containers)(X.astype(np.float32))
+    first, second = (take(clone(learner), rows, y, way) for rows in (short, short.astype(float)))
+    assert_same(first, second)
+    np.testing.assert_array_equal(first.predict(short), second.predict(short.astype(float)))
+
+
+# ------------------------------------------------------------------- symmetries
+
+
+@every_online
+@given(st.data())
+def test_features_have_no_order(learners, data):
+    """Columns in another order give the weights in that order and the same posteriors, up to rounding."""
+    learner, (X, y) = data.draw(learners()), data.draw(smooth_points).rows()
+    way, order = data.draw(ways), data.draw(st.permutations(range(X.shape[1])))
+    first, second = take(clone(learner), X, y, way), take(clone(learner), X[:, order], y, way)
+    assert_same_posteriors(first, second, X, 1e-6, X[:, order])
+    second.coef_ = second.coef_[:, np.argsort(order)]
+    assert_same(first, second, 1e-9)
+
+
+@every_nested
+@given(st.data())
+def test_swapped_classes_mirror_the_learner(learners, data):
+    """With the classes swapped scores change their sign and posteriors their places, up to rounding."""
+    learner = data.draw(learners(eta0=steps, radius=radii))
+    (X, y), way = data.draw(smooth_points).rows(), data.draw(ways)
+    first, second = take(clone(learner), X, y, way), take(clone(learner), X, ~y, way)
+    for name in ("coef_", "intercept_"):
+        assert_close(-getattr(second, name), getattr(first, name), 1e-9, name)
+    posteriors = second.predict_proba(X)[:, ::-1]
+    np.testing.assert_allclose(posteriors, first.predict_proba(X), atol=1e-6)
+
+
+# ------------------------------------------------------------------- merging
+
+
+@every_nested
+@given(st.data())
+def test_merged_learners_have_no_order(learners, data):
+    """Merging adds up points, and gives the same in any order of the learners, up to rounding."""
+    learner, (X, y) = data.draw(learners(eta0=steps)), data.draw(smooth_points).rows()
+    *chunks, last = data.draw(cuttings(len(y), least=4, most=6))
+    base, parts = None, []
+    if data.draw(st.booleans(), "with base"):
+        base = take(clone(learner), X[chunks[0]], y[chunks[0]])
+    for chunk in chunks[base is not None :]:
+        part = clone(learner) if base is None else merge([base])
+        parts.append(take(part, X[chunk], y[chunk]))
+    first = merge(parts, base)
+    second = merge(data.draw(st.permutations(parts)), base)
+    assert first.t_ == last.start
+    apart = ("history_", "levels_")  # these are one learner's
+    assert_same(first, second, 1e-12, without=apart)
+    assert_same_posteriors(first, second, X, 1e-6)
+    take(first, X[last], y[last])
+    assert_same(first, take(second, X[last], y[last]), 1e-9, without=apart)
+
+
+@every_nested
+@given(st.data())
+def test_one_learner_merged_is_that_learner(learners, data):
+    """A learner merged alone, with or without what it started from, stays what it is and learns on the same."""
+    learner, (X, y) = data.draw(learners(eta0=steps)), data.draw(points()).rows()
+    first, second, last = data.draw(cuttings(len(y), least=3, most=3))
+    only = take(clone(learner), X[first], y[first])
+    base = merge([only]) if data.draw(st.booleans(), "with base") else None
+    take(only, X[second], y[second])
+    merged = merge([only], base)
+    assert_same(merged, only)
+    assert_same_posteriors(merged, only, X)
+    assert_same(take(merged, X[last], y[last]), take(only, X[last], y[last]))
+
+
+# ------------------------------------------------------------------- files
+
+
+@every_learner
+@given(st.data())
+def test_a_saved_learner_is_the_learner(learners, data):
+    """A learner comes back from its file as it was, predicts the same and learns on the same, bit by bit."""
+    learner, (X, y) = data.draw(learners()), data.draw(points()).rows()
+    names, X = np.array(data.draw(labels)), data.draw(containers)(X)
+    y = names[y.astype(int)]
+    on = "partial_fit" if hasattr(learner, "partial_fit") else "fit"
+    getattr(learner, data.draw(st.sampled_from(["fit", on])))(X, y)
+    with tempfile.TemporaryDirectory() as folder:
+        save(learner, Path(folder) / "learner.npz")
+        again = load(Path(folder) / "learner.npz")
+    assert type(again) is type(learner)
+    assert again.get_params() == learner.get_params()
+    assert again.classes_.dtype == learner.classes_.dtype
+    assert_same(learner, again)
+    np.testing.assert_array_equal(again.decision_function(X), learner.decision_function(X))
+    np.testing.assert_array_equal(again.predict(X), learner.predict(X))
+    assert_same_posteriors(learner, again, X)
+    for one in (learner, again):
+        getattr(one, on)(X[::-1], y[::-1])
+    assert_same(learner, again)
+    assert_same_posteriors(learner, again, X)
+
+
+# ------------------------------------------------------------------- streams
+
+
+class Killed(BaseException):
+    """Nothing catches it: what was not written to a checkpoint is lost."""
+
+
+def stop_at(row, how, pieces, **options):
+    """Resume a stream, and make it end at a row that a chunk ends with; how far it came."""
+
+    def chunks():
+        seen = 0
+        for X, y in pieces:
+            if seen == row and how == "source":
+                raise OSError("the disk is gone")
+            yield X, y
+            seen += len(y)
+
+    def callback(progress):
+        if progress.rows == row and how == "kill":
+            raise Killed
+        return progress.rows == row and how == "callback"
+
+    try:
+        progress = fit_stream(source=from_iterable(chunks), callback=callback, **options)
+    except StreamError as error:
+        assert how == "source"
+        progress = error.progress
+    except Killed:
+        assert how == "kill"
+        return
+    else:
+        assert how == "callback"
+        assert progress.stopped
+    assert progress.rows == row
+
+
+@every_online
+@given(st.data())
+def test_a_stream_may_stop_anywhere(learners, data):
+    """A stream that is stopped, breaks or is killed at any chunks ends, resumed, as one that ran through."""
+    learner, (X, y) = data.draw(learners()), data.draw(points()).rows()
+    cut, rows = data.draw(cuttings(len(y), least=2, most=12)), data.draw(containers)(X)
+    pieces = [(rows[chunk], y[chunk]) for chunk in cut]
+    options = {"learner": learner, "classes": CLASSES, "window": data.draw(st.integers(1, 100))}
+    whole = fit_stream(source=from_iterable(pieces), **options)
+    places = st.sampled_from([chunk.stop for chunk in cut[:-1]])
+    with tempfile.TemporaryDirectory() as folder:
+        options |= {"checkpoint": Path(folder) / "checkpoint.npz", "resume": True}
+        options["every_rows"] = data.draw(st.integers(1, len(y)), "every_rows")
+        for row in sorted(data.draw(st.sets(places, min_size=1, max_size=3), "stops")):
+            stop_at(
+                row, data.draw(st.sampled_from(["callback", "source", "kill"])), pieces, **options
+            )
+        resumed = fit_stream(source=from_iterable(pieces), **options)
+    assert resumed.rows == whole.rows == len(y)
+    assert_same(whole.learner, resumed.learner)
+    assert_same_posteriors(whole.learner, resumed.learner, X)
+    for name in whole.curve.keys() - {"seconds"}:
+        np.testing.assert_array_equal(resumed.curve[name], whole.curve[name], err_msg=name)
+
+
+@several
+@given(st.data())
+def test_a_shuffle_buffer_gives_every_row_once(data):
+    """A buffer gives the rows and labels it got, each once, none a buffer early, each time in the same order."""
+    (X, y), names = data.draw(points()).rows(), np.array(data.draw(labels))
+    X[:, 0], y = np.arange(len(y)), names[y.astype(int)]
+    rows, cut = data.draw(containers)(X), data.draw(cuttings(len(y)))
+    cut.insert(data.draw(st.integers(0, len(cut))), slice(0, 0))  # an empty chunk
+    buffer, seed = data.draw(st.integers(1, 250), "buffer"), data.draw(seeds, "seed")
+    source = shuffled(from_iterable([(rows[chunk], y[chunk]) for chunk in cut]), buffer, seed)
+    orders = []
+    for _ in range(2):
+        parts = [(csr_array(part).toarray(), names) for part, names in source]
+        found, found_labels = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = found[:, 0].astype(int)
+        np.testing.assert_array_equal(np.sort(order), np.arange(len(y)))
+        np.testing.assert_array_equal(found, X[order])
+        np.testing.assert_array_equal(found_labels, y[order])
+        assert (order - np.arange(len(y)) < buffer).all()
+        orders.append(order)
+    np.testing.assert_array_equal(*orders)
+
+
+# ------------------------------------------------------------------- what does not hold yet
+
+POINTS = Points(200, 3, 0.5, 1.0, 1.0, False, 0)
+
+
+@pytest.mark.xfail(raises=ZeroDivisionError, strict=True)
+@pytest.mark.parametrize("loss", TWO_CLASS_LOSSES)
+def test_a_stream_may_begin_with_one_class(loss):
+    """Whatever is optimised, a stream may begin with points of one class."""
+    X, y = POINTS.rows()
+    source = from_iterable([(X[y], y[y]), (X[~y], y[~y])])
+    learner = OnePassMiniBatchClassifier(loss, eta0=1.0, buffer_size=10)
+    assert fit_stream(learner, source, classes=CLASSES, window=10).rows == 200
+
+
+@pytest.mark.xfail(raises=(ValueError, IndexError), strict=True)
+@pytest.mark.parametrize(
+    "kinds", [(np.asarray, csr_array), (csr_array, np.asarray)], ids=["dense", "csr"]
+)
+def test_minibatches_may_be_dense_or_csr(kinds):
+    """Rows that wait for a full buffer and rows that come to fill it may be dense and CSR."""
+    X, y = POINTS.rows()
+    whole = OnePassMiniBatchClassifier(eta0=1.0, buffer_size=30)
+    mixed = clone(whole)
+    for kind, chunk in zip(kinds, (slice(100), slice(100, 200)), strict=True):
+        take(mixed, kind(X[chunk]), y[chunk])
+    assert_same(take(whole, X, y), mixed, 1e-10)
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True)
+def test_merged_levels_have_no_order():
+    """The levels of merged learners do not depend on which of them comes first."""
+    X, y = POINTS.rows()
+    learner = SCANClassifier(eta0=0.3, first_epoch=20)
+    parts = [take(clone(learner), X[half], y[half]) for half in (slice(100), slice(100, 200))]
+    np.testing.assert_array_equal(merge(parts).levels_, merge(parts[::-1]).levels_)
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True)
+def test_posteriors_have_the_prevalence_of_the_training_rows():
+    """Posteriors of the training rows have their prevalence as mean, even where scores tell nothing."""
+    rng = np.random.default_rng(375)
+    X, y = rng.normal(size=(100, 2)), rng.random(100) < 0.3
+    learner = NEMSISClassifier("kld", eta0=0.1, radius=1.0, random_state=0).fit(X, y)
+    assert learner.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.02)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.xfail(raises=RuntimeWarning, strict=True)
+def test_rows_that_are_all_the_same_have_posteriors():
+    """Posteriors can be asked for without a warning where all scores are the same."""
+    _, y = POINTS.rows()
+    learner = NEMSISClassifier("kld", eta0=1.0, radius=1.0, random_state=0).fit(
+        np.ones((200, 2)), y
+    )
+    np.testing.assert_allclose(learner.predict_proba(np.ones((1, 2)))[0, 1], y.mean(), atol=0.02)
