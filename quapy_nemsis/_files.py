@@ -15,10 +15,15 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any
     path = Path(path)
     # Always the same name: what a process that was killed leaves behind is gone with the next write.
     temporary = path.parent / f".{path.name}.part"
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    binary = "b" in mode
     try:
         temporary.unlink(missing_ok=True)
-        with open(temporary, mode.replace("w", "x"), **text) as file:
+        with open(
+            temporary,
+            mode.replace("w", "x"),
+            encoding=None if binary else "utf-8",
+            newline=None if binary else "",
+        ) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

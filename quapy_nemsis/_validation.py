@@ -7,7 +7,7 @@ import reprlib
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -19,6 +19,8 @@ from sklearn.utils.validation import validate_data
 from quapy_nemsis._kernels.rows import check_compressed
 
 AUTO = "auto"
+#: What users give as rows: anything array-like of two dimensions, or a sparse matrix, for which numpy has no type.
+MatrixLike: TypeAlias = Any
 FLOATS = [np.float64, np.float32]
 
 
@@ -228,7 +230,7 @@ def check_positive(name: str, value: Any, *, finite: bool = False, auto: bool = 
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         form = "a number or 'auto'" if auto else "a number"
         raise TypeError(f"{name} must be {form}; got {value!r}")
-    if not value > 0.0:
+    if not float(value) > 0.0:
         raise ValueError(f"{name} must be positive; got {value!r}")
     if finite and np.isinf(float(value)):
         raise ValueError(f"{name} must be finite; got {value!r}")

@@ -119,8 +119,7 @@ def predict(learner: Learner, X: Any) -> Any:
         meta = learner.classes_[:0]
         return X.rechunk({1: -1}).map_blocks(_labels, learner, drop_axis=1, meta=meta)
     if _is_frame(X):
-        meta = (None, learner.classes_.dtype)
-        return X.map_partitions(_labels_of_frame, learner, meta=meta)
+        return X.map_partitions(_labels_of_frame, learner, meta=(None, learner.classes_.dtype))
     return [dask.delayed(_labels)(part, learner) for part in _parts(X, "predict")]
 
 
@@ -255,11 +254,13 @@ def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: 
     sizes = [fact.rows for fact in facts]
     X, positive, added = _gather(list(blocks.values()), sizes, classes, totals, seed)
     rng = np.random.default_rng(seed)
-    settings, table = learner.settings(), {}
-    tuned = tune(X, positive, settings, learner.state_type, learner.n_passes, rng)
+    settings: Any = learner.settings()
+    state_type: type[State[Any]] = learner.state_type
+    tuned = tune(X, positive, settings, state_type, learner.n_passes, rng)
+    table = {}
     if tuned is not None:
         settings, table = tuned.settings, tuned.table
-    state = learner.state_type.start(learner.n_features_in_, settings)
+    state = state_type.start(learner.n_features_in_, settings)
     state = _rounds(learner, blocks, state, classes, seed, verbose)
     learner.history_, learner.tuning_ = {column: [] for column in HISTORY}, table
     learner.take_over(state, classes)

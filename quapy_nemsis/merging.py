@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.learners.calibration import Calibration
+from quapy_nemsis.learners.state import State
 
 Learner = NEMSISClassifier | SCANClassifier
 L = TypeVar("L", NEMSISClassifier, SCANClassifier)
@@ -49,8 +50,8 @@ def merge(learners: Sequence[L], base: L | None = None) -> L:
     """
     _check(learners, base)
     merged = copy.deepcopy(learners[0])
-    states = [learner.state_ for learner in learners]
-    start = base.state_ if base is not None else None
+    states: list[State[Any]] = [learner.state_ for learner in learners]
+    start: State[Any] | None = base.state_ if base is not None else None
     if len({type(state) for state in (*states, start) if state is not None}) > 1:
         # Some know what their step size was chosen out of, others were given it.
         states = [state.settled() for state in states]

@@ -21,7 +21,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, BinaryIO
@@ -212,7 +212,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
 
 
 #: What the digest of each version is of.
-CONTENT = {
+CONTENT: dict[int, Callable[[dict[str, Any]], Any]] = {
     1: lambda header: [header["learner"], header["extra"]],
     2: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
 }

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from quapy_nemsis._validation import MatrixLike
 from quapy_nemsis.learners.base import LinearClassifier, OnlineClassifier
 from quapy_nemsis.learners.can import CANClassifier, CANParameters
 from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
@@ -56,7 +57,7 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
     fit_classifier = True
     val_split = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the learner.
 
         Parameters
@@ -74,7 +75,7 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         # The learner checks the labels, and says more about them than QuaPy's assertion would.
         return super(BinaryAggregativeQuantifier, self).fit(X, y)
 
-    def classifier_fit_predict(self, X: ArrayLike, y: ArrayLike) -> tuple[None, None]:
+    def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[None, None]:
         """Train the learner; counting needs no predictions on training data."""
         self.classifier = self.learner(**self._learner_parameters()).fit(X, y)
         return None, None
@@ -82,7 +83,7 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
     def _learner_parameters(self) -> dict[str, Any]:
         return self.get_params(deep=False)
 
-    def classify(self, X: ArrayLike) -> np.ndarray:
+    def classify(self, X: MatrixLike) -> np.ndarray:
         """Labels of the rows, as the learner predicts them."""
         check_is_fitted(self, "classifier_")
         return super().classify(X)
@@ -111,7 +112,7 @@ class _OnlineClassifyAndCount(_ClassifyAndCount):
 
     learner: ClassVar[type[OnlineClassifier[Any]]]
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Train the learner on further points, in the order given.
 
         Parameters

@@ -57,13 +57,15 @@ SURROGATES: dict[str, Surrogate] = {
 def _chosen_by(functions: list[Callable[[float], float]]) -> Callable[[int, float], float]:
     """A compilable function of a place in the list and a margin; NaN for a place that is not in it."""
 
-    @jitable
-    def chosen(kind: int, margin: float) -> float:
-        return math.nan
-
+    chosen: Callable[[int, float], float] = _none
     for place in reversed(range(len(functions))):
         chosen = _before(place, jitable(functions[place]), chosen)
     return chosen
+
+
+@jitable
+def _none(kind: int, margin: float) -> float:
+    return math.nan
 
 
 def _before(

@@ -15,7 +15,7 @@ from quapy_nemsis import (
     get_measure,
     make_measure,
 )
-from tests.strategies import LOSSES, TWO_CLASS_LOSSES, labels, many, seeds
+from tests.strategies import LOSSES, labels, many, seeds
 
 # ------------------------------------------------------------------- strategies
 
@@ -71,12 +71,6 @@ shares = st.floats(0.02, 0.98)
 smoothing = st.floats(1e-4, 0.04)
 
 
-def class_gradients(measure, *point):
-    """Derivatives of a measure by P and N."""
-    method = getattr(measure, "class_gradients", None) or measure.weights
-    return method(*point)
-
-
 def parts_of(measure, P, N, p, eps):
     """Functions of two numbers that give value and gradient, and where to look at them."""
     at = p, eps
@@ -84,7 +78,7 @@ def parts_of(measure, P, N, p, eps):
         inner, outer = (measure.p_class, measure.p_quant), None
     else:
         inner, outer = (measure.zeta1, measure.zeta2), measure.psi
-        yield lambda *x: (measure.value(*x, *at), class_gradients(measure, *x, *at)), (P, N)
+        yield lambda *x: (measure.value(*x, *at), measure.class_gradients(*x, *at)), (P, N)
         yield lambda *x: outer(*x, *at), tuple(part(P, N, *at)[0] for part in inner)
     for part in inner:
         yield lambda *x, part=part: part(*x, *at), (P, N)
@@ -191,7 +185,7 @@ def test_nothing_is_better_than_perfect(measure, P, N, p, eps):
 
 
 @many
-@given(st.sampled_from([*LOSSES, *TWO_CLASS_LOSSES]), rates, rates, shares, smoothing)
+@given(st.sampled_from(LOSSES), rates, rates, shares, smoothing)
 def test_a_perfect_prediction_costs_nothing(name, P, N, p, eps):
     """A loss is 0 for perfect rates and at least 0 for others."""
     loss = get_loss(name)

@@ -49,8 +49,9 @@ def test_counts_add_and_weights_average(learner):
     )
     hits = [np.array(part.state_.rates()[:2]) for part in parts]
     positives = np.array([part.state_.rates().p * part.state_.steps for part in parts])
-    assert whole.state_.rates().P == pytest.approx(
-        sum(h[0] * n for h, n in zip(hits, positives, strict=True)) / positives.sum()
+    assert (
+        pytest.approx(sum(h[0] * n for h, n in zip(hits, positives, strict=True)) / positives.sum())
+        == whole.state_.rates().P
     )
     for part, old in zip(parts, before, strict=True):
         np.testing.assert_array_equal(part.coef_, old)

@@ -179,11 +179,10 @@ def _both(P, N, p, theta):
     return 0.3 * P + 0.1 * N
 
 
-def test_a_measure_of_ones_own_is_searched_in_full():
+def test_a_custom_measure_is_searched_in_full():
     own = NestedConcave(_rate_sum, _root_P, _both, name="own")
     loss = get_loss(own)
     assert not loss.bounded
-    assert not loss.cacheable
     rng = np.random.default_rng(3)
     scores, y = draw(rng, 60, "plain")
     expected, *_ = reference.most_violated_by_counts(scores, y, counted(own))

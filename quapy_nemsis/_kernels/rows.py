@@ -64,11 +64,11 @@ def as_rows(X: Any) -> Rows:
     """Rows of a C-ordered dense or canonical CSR matrix, checked but not copied."""
     if scipy.sparse.issparse(X):
         check_compressed(X)
-        arrays = (X.data, X.indices, X.indptr)
-        integer = all(part.dtype in (np.int32, np.int64) for part in arrays[1:])
+        arrays: tuple[np.ndarray, ...] = (X.data, X.indices, X.indptr)
+        fine = all(part.dtype in (np.int32, np.int64) for part in arrays[1:])
     else:
-        arrays, integer = (X,), X.ndim == 2
-    if not integer or not all(part.dtype.isnative and part.flags.c_contiguous for part in arrays):
+        arrays, fine = (X,), X.ndim == 2
+    if not fine or not all(part.dtype.isnative and part.flags.c_contiguous for part in arrays):
         raise ValueError("rows must be C-ordered arrays of the machine's own number types")
     if arrays[0].dtype not in (np.float64, np.float32):
         raise ValueError(f"rows must be float64 or float32; got {arrays[0].dtype}")

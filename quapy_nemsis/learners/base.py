@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis._validation import (
+    MatrixLike,
     AUTO,
     FLOATS,
     check_bool,
@@ -58,7 +59,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     intercept_: np.ndarray
     n_features_in_: int
 
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Scores w·x + b; a point is predicted positive if its score is above 0.
 
         Parameters
@@ -80,7 +81,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"the score of row {row} is too large for a float: scale the features")
         return scores
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: MatrixLike) -> np.ndarray:
         """Labels of the rows.
 
         Parameters
@@ -178,7 +179,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         """The parameters, checked."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Learn from `n_passes` passes over the data.
 
         Parameters
@@ -195,9 +196,9 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         """
         settings = self.settings()
         with unchanged_on_error(self):
-            X, y = self._checked(X, y, reset=True)
-            classes = two_classes(distinct(y), self)
-            positive = y == classes[1]
+            X, labels = self._checked(X, y, reset=True)
+            classes = two_classes(distinct(labels), self)
+            positive = labels == classes[1]
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
             tuned = tune(X, positive, settings, self.state_type, self.n_passes, rng)
             if tuned is not None:
@@ -219,7 +220,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             self._calibrate(X, positive, tuned, rng)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn from further points, in the order given.
 
         Any way of cutting the same rows into chunks gives the same weights. If a chunk cannot be used, the learner
@@ -242,9 +243,10 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         settings = self.settings()
         first = not hasattr(self, "state_")
         with unchanged_on_error(self):
-            X, y = self._checked(X, y, reset=first)
+            X, labels = self._checked(X, y, reset=first)
             if first:
-                known = two_classes(distinct(np.asarray(y if classes is None else classes)), self)
+                named = labels if classes is None else np.asarray(classes)
+                known = two_classes(distinct(named), self)
                 state = self._start_stream(X, settings)
                 self.history_ = {column: [] for column in HISTORY}
                 self.tuning_ = {}
@@ -252,12 +254,12 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
                 known = self.classes_
                 state = self._resumed(settings, classes)
                 self.history_ = {name: list(column) for name, column in self.history_.items()}
-            strange = np.setdiff1d(distinct(y), known)
+            strange = np.setdiff1d(distinct(labels), known)
             if len(strange):
                 raise ValueError(
                     f"y holds labels {strange.tolist()} that are not among the classes {known.tolist()}"
                 )
-            positive = y == known[1]
+            positive = labels == known[1]
             records = self._learn(state, X, positive, np.arange(X.shape[0]))
             if not first:
                 self._recalibrate(X, positive)
@@ -273,7 +275,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         return self.state_.t
 
     def take_over(
-        self, state: State[S], classes: np.ndarray, records: Sequence[tuple] = ()
+        self, state: State[S], classes: np.ndarray, records: Sequence[tuple[float, ...]] = ()
     ) -> None:
         """Make a state this learner's own, after all went well."""
         for record in records:
@@ -390,7 +392,7 @@ class ProbabilisticOnlineClassifier(OnlineClassifier[S]):
 
     calibration_: Calibration
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Posterior probabilities at the prevalence of the training data.
 
         A nondecreasing function of the score (see `quapy_nemsis.learners.calibration.Calibration`), fitted to scores of

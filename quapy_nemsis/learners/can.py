@@ -14,6 +14,7 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from quapy_nemsis._validation import (
+    MatrixLike,
     check_bool,
     check_integer,
     check_positive,
@@ -97,7 +98,7 @@ class CANClassifier(CANParameters, LinearClassifier):
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Maximise the measure over all rows.
 
         Parameters
@@ -217,8 +218,13 @@ class _Problem:
         return min(found, key=lambda model: self.loss(model, measure)[0])
 
     def _lbfgs(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
-        options = {"maxiter": self.options.max_iter, "maxfun": 10 * self.options.max_iter}
-        options |= {"gtol": self.options.tol, "ftol": 1e-14, "maxcor": 20}
+        options = {
+            "maxiter": self.options.max_iter,
+            "maxfun": 10 * self.options.max_iter,
+            "gtol": self.options.tol,
+            "ftol": 1e-14,
+            "maxcor": 20,
+        }
         result = minimize(
             self.loss, start, args=(measure,), jac=True, method="L-BFGS-B", options=options
         )
@@ -232,7 +238,7 @@ class _Problem:
 
     def _project(self, model: np.ndarray) -> np.ndarray:
         model = model.copy()
-        model[:-1] *= min(1.0, self.options.radius / max(np.linalg.norm(model[:-1]), 1e-300))
+        model[:-1] *= min(1.0, self.options.radius / max(float(np.linalg.norm(model[:-1])), 1e-300))
         return model
 
     def _projected(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:

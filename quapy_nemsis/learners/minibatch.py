@@ -69,7 +69,8 @@ class MiniBatchState:
     @classmethod
     def start(cls, n_features: int, settings: MiniBatchSettings) -> Self:
         """State before the first point: zero weights."""
-        return cls(settings, *(np.zeros(n_features) for _ in range(3)), NUMBERS.zeros())
+        v, total, previous = (np.zeros(n_features) for _ in range(3))
+        return cls(settings, v, total, previous, NUMBERS.zeros())
 
     def adopt(self, settings: MiniBatchSettings) -> None:
         """Go on with other settings; what they leave open stays as it was."""
@@ -229,7 +230,8 @@ class MiniBatchState:
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: MiniBatchSettings) -> Self:
         """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
-        vectors = (arrays.take(name, arrays.width) for name in ("v", "total", "previous"))
+        names = ("v", "total", "previous")
+        v, total, previous = (arrays.take(name, arrays.width) for name in names)
         numbers = arrays.record("numbers", NUMBERS)
         labels = arrays.take("labels", None, types=(np.bool_,))
         floats, whole = (np.float64, np.float32), (np.int32, np.int64)
@@ -243,7 +245,8 @@ class MiniBatchState:
                 arrays.take("indptr", len(labels) + 1, types=whole),
             )
             waiting = Rows(parts, arrays.width).checked()
-        return cls(settings, *vectors, numbers, arrays.real("seconds"), waiting, labels)
+        seconds = arrays.real("seconds")
+        return cls(settings, v, total, previous, numbers, seconds, waiting, labels)
 
     def check(self) -> None:
         """Refuse a state whose parts do not fit together, with a ValueError."""

@@ -74,7 +74,8 @@ class NemsisState:
         """State before the first point: zero weights."""
         numbers = kernel.NUMBERS.zeros()
         numbers["scale"] = 1.0
-        return cls(settings, *(np.zeros(n_features) for _ in range(3)), numbers)
+        v, correction, previous = (np.zeros(n_features) for _ in range(3))
+        return cls(settings, v, correction, previous, numbers)
 
     def adopt(self, settings: NemsisSettings) -> None:
         """Go on with other settings; what they leave open stays as it was."""
@@ -236,9 +237,10 @@ class NemsisState:
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: NemsisSettings) -> Self:
         """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
-        vectors = (arrays.take(name, arrays.width) for name in ("v", "correction", "previous"))
+        names = ("v", "correction", "previous")
+        v, correction, previous = (arrays.take(name, arrays.width) for name in names)
         numbers = arrays.record("numbers", kernel.NUMBERS)
-        return cls(settings, *vectors, numbers, arrays.real("seconds"))
+        return cls(settings, v, correction, previous, numbers, arrays.real("seconds"))
 
     def check(self) -> None:
         """Refuse a state whose parts do not fit together, with a ValueError."""

@@ -268,7 +268,7 @@ class ScanState:
         moved = [state for state in states if base is None or state.t > base.t]
         if len(moved) <= 1:
             return (moved or states)[0].copy()
-        merged = max(moved, key=lambda state: state.t).copy()
+        merged = max(moved, key=lambda state: (state.t, state.levels)).copy()
         inner = [state.nemsis for state in moved]
         merged.nemsis = NemsisState.combined(inner, base.nemsis if base else None, merged.nemsis)
         seen = base.judged if base is not None else 0

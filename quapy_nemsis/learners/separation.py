@@ -59,8 +59,8 @@ class SeparationOracle:
 
     def prediction_loss(self, scores: np.ndarray) -> float:
         """Δ of the labels that the scores predict."""
-        hits_pos = np.count_nonzero(scores[self.pos] > 0.0)
-        hits_neg = np.count_nonzero(scores[self.neg] <= 0.0)
+        hits_pos = int(np.count_nonzero(scores[self.pos] > 0.0))
+        hits_neg = int(np.count_nonzero(scores[self.neg] <= 0.0))
         return self.loss.value(*Rates.of(hits_pos, len(self.pos), hits_neg, len(self.neg)))
 
     def _by_count(self, scores: np.ndarray) -> Constraint:

@@ -76,8 +76,9 @@ class State(Protocol[S]):
     A learner, the stream tuner, merging, saving and Dask ask nothing else of a state.
     """
 
-    #: The learner's checked parameters, complete.
-    settings: S
+    @property
+    def settings(self) -> S:
+        """The learner's checked parameters, complete."""
 
     @classmethod
     def start(cls, n_features: int, settings: S) -> Self:
@@ -199,7 +200,7 @@ class Arrays:
 
     def record(self, name: str, record: Record) -> np.ndarray:
         """Numbers under names."""
-        found = self.take(name, len(record.dtype.names))
+        found = self.take(name, len(record.dtype.names or ()))
         return found.view(record.dtype).reshape(())
 
     def real(self, name: str) -> float:
@@ -242,7 +243,7 @@ def from_record(numbers: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def together(parts: list[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
+def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
     """Tables with one row per learner; what is written to them goes back to the learners' own arrays."""
     if len(parts) == 1:
         yield [array[np.newaxis] for array in parts[0]]

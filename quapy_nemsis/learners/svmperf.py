@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from quapy_nemsis._kernels.simplex import minimise
 from quapy_nemsis._validation import (
+    MatrixLike,
     check_bool,
     check_integer,
     check_positive,
@@ -65,8 +66,8 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         J(w) = ‖w‖²/(2C) + max_ȳ [ Δ(ȳ) − (1/|S|) Σ (y_i − ȳ_i) f(x_i) ],    y_i = ±1,  f(x) = w·x + b,
 
     which is the paper's ½‖w‖² + C·ξ divided by C, so that values and tolerances are in units of the loss whatever C is.
-    Each iteration adds the constraint that is violated most (exactly found, see `quapy_nemsis.learners.separation`), at weights
-    between the best so far and the dual's, and solves a small dual problem (Joachims, Finley, Yu 2009). The dual's
+    Each iteration adds the constraint that is violated most (found exactly, see `quapy_nemsis.learners.separation`), at
+    weights between the best so far and the dual's, and solves a small dual problem (Joachims, Finley, Yu 2009). The dual's
     value is a lower bound, J of the best weights so far an upper one; it stops when the *duality gap* between them is
     at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then other
     weights are sought that are as good, to within `tol`.
@@ -138,7 +139,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Minimise the loss over all rows.
 
         Parameters
@@ -272,12 +273,20 @@ class Planes:
 
     @classmethod
     def start(cls, width: int, problem: str | None = None) -> Planes:
+        """The plane ξ ≥ 0."""
         one = np.zeros(1)
         return cls(np.zeros((1, width)), one, np.zeros((1, 1)), np.ones(1), one.copy(), problem)
 
     def copy(self) -> Planes:
-        parts = (self.normals, self.losses, self.gram, self.alpha, self.idle)
-        return Planes(*(part.copy() for part in parts), self.problem)
+        """Independent copy."""
+        return Planes(
+            self.normals.copy(),
+            self.losses.copy(),
+            self.gram.copy(),
+            self.alpha.copy(),
+            self.idle.copy(),
+            self.problem,
+        )
 
     def __len__(self) -> int:
         return len(self.losses)
@@ -306,6 +315,7 @@ class Planes:
         self.alpha *= C / self.alpha.sum()
 
     def weights(self) -> np.ndarray:
+        """The weights w = Σ α_j·g_j, the intercept last."""
         return self.alpha @ self.normals
 
     def value(self) -> float:
@@ -314,6 +324,7 @@ class Planes:
         return float((self.alpha @ self.losses - curved) / self.alpha.sum())
 
     def add(self, normal: np.ndarray, loss: float) -> None:
+        """Add a constraint, with a dual variable of 0."""
         products = np.append(self.normals @ normal, normal @ normal)
         self.normals = np.vstack([self.normals, normal])
         self.losses = np.append(self.losses, loss)

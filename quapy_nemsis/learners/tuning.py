@@ -290,6 +290,14 @@ class StreamTuner(Generic[S]):
         """Whether one candidate is left."""
         return len(self.alive) == 1
 
+    def counted(self) -> tuple[float, float, float, float]:
+        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        return self.settled().counted()
+
+    def place(self) -> tuple[int, ...]:
+        """Where in the stream it is."""
+        return self.settled().place()
+
     @property
     def t(self) -> int:
         """Number of points seen."""

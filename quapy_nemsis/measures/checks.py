@@ -34,7 +34,7 @@ def _number(function: Callable, what: str, names, point, p: float, theta: np.nda
     value = _call(function, what, names, point, p, theta)
     if not isinstance(value, (numbers.Real, np.bool_)):
         raise TypeError(f"{what} must return one number; got {value!r} at {_at(names, point, p)}")
-    if not np.isfinite(value):
+    if not np.isfinite(float(value)):
         raise ValueError(f"{what} is not finite at {_at(names, point, p)}: got {value}")
     return float(value)
 

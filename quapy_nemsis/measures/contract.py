@@ -172,8 +172,9 @@ def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int
         raise ValueError(f"pos_label {pos_label!r} is not one of the classes {classes.tolist()}")
     positive, predicted = y_true == pos_label, y_pred == pos_label
     hits = predicted == positive
-    n_pos, n_neg = np.count_nonzero(positive), np.count_nonzero(~positive)
-    return np.count_nonzero(hits & positive), n_pos, np.count_nonzero(hits & ~positive), n_neg
+    counted = (hits & positive, positive, hits & ~positive, ~positive)
+    hits_pos, n_pos, hits_neg, n_neg = (int(np.count_nonzero(which)) for which in counted)
+    return hits_pos, n_pos, hits_neg, n_neg
 
 
 class Measure:
@@ -182,11 +183,18 @@ class Measure:
     Measures are immutable values: two with the same parameters are equal, and they can be pickled and hashed.
     """
 
-    key: ClassVar[str]
-    #: The canonical expression, for tables.
-    formula: ClassVar[str]
     #: False for errors such as CQB.
     greater_is_better: ClassVar[bool] = True
+
+    @property
+    def key(self) -> str:
+        """The name without parameters."""
+        raise TypeError(f"{type(self).__name__} must have a key")
+
+    @property
+    def formula(self) -> str:
+        """The canonical expression, for tables."""
+        raise TypeError(f"{type(self).__name__} must have a formula")
 
     @property
     def prevalence_only(self) -> bool:
@@ -196,7 +204,7 @@ class Measure:
     @property
     def parameters(self) -> tuple[float, ...]:
         """Values of the measure's own parameters."""
-        return tuple(float(getattr(self, field.name)) for field in fields(self))
+        return tuple(float(getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ arithmetic, ``math``, numpy's scalar functions, conditions.
 Gradients are taken by central differences with h = 2⁻¹⁷ in compiled code, with P and N kept max(h, ε) away from 0 and
 1, so that roots and logarithms have one at the edges too (ε = 1/(2t): rates of t points are known no finer). Or give
 them, as functions of the same arguments that return the two partial derivatives: they are checked against the values,
-and called at the rates as they are.
+and called at the rates as they are; where they have no value, at the nearest point where differences are taken.
 
 Functions are checked on a grid of rates, at four shares of positives: enough to catch a mistake, no proof.
 """
@@ -103,11 +103,22 @@ def _inside(rate, eps):
     return min(max(rate, low), 1.0 - low)
 
 
+def _clamped(f: Callable) -> Callable:
+    """A function at the nearest rates in [0, 1]."""
+
+    def nearest(P, N, p, theta):
+        return f(min(max(P, 0.0), 1.0), min(max(N, 0.0), 1.0), p, theta)
+
+    return jitable(nearest)
+
+
 def _finite(f: Callable) -> Callable:
-    """Values of f at rates in [0, 1]; where it has none, those at the nearest point where differences are taken."""
+    """Values of f; where it has none, those at the nearest point where differences are taken.
+
+    Surrogate rewards may be negative, and rates may be 0.
+    """
 
     def value(P, N, p, eps, theta):
-        P, N = min(max(P, 0.0), 1.0), min(max(N, 0.0), 1.0)
         try:
             exact = f(P, N, p, theta)
         except (ArithmeticError, ValueError):
@@ -118,7 +129,6 @@ def _finite(f: Callable) -> Callable:
 
     # Compiled code does not raise, but returns inf or nan.
     def compiled(P, N, p, eps, theta):
-        P, N = min(max(P, 0.0), 1.0), min(max(N, 0.0), 1.0)
         exact = f(P, N, p, theta)
         if math.isfinite(exact):
             return exact
@@ -128,11 +138,26 @@ def _finite(f: Callable) -> Callable:
     return value
 
 
-def _without_eps(f: Callable) -> Callable:
-    def same(P, N, p, eps, theta):
-        return f(P, N, p, theta)
+def _finite_pair(d: Callable) -> Callable:
+    """A gradient; where it has none, that at the nearest point where differences are taken."""
 
-    return jitable(same)
+    def gradient(P, N, p, eps, theta):
+        try:
+            by_P, by_N = d(P, N, p, theta)
+        except (ArithmeticError, ValueError):
+            by_P, by_N = math.nan, math.nan
+        if not isinstance(by_P + by_N, complex) and math.isfinite(by_P + by_N):
+            return by_P, by_N
+        return d(_inside(P, eps), _inside(N, eps), p, theta)
+
+    def compiled(P, N, p, eps, theta):
+        by_P, by_N = d(P, N, p, theta)
+        if math.isfinite(by_P + by_N):
+            return by_P, by_N
+        return d(_inside(P, eps), _inside(N, eps), p, theta)
+
+    overload(gradient)(lambda P, N, p, eps, theta: compiled)
+    return gradient
 
 
 def _rate_differences(f: Callable) -> Callable:
@@ -155,17 +180,19 @@ def _outer_differences(f: Callable) -> Callable:
     return jitable(gradient)
 
 
-def _build_nested(psi, zeta1, zeta2, gradients) -> Functions:
+def _build_nested(
+    functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
+) -> Functions:
     """Functions of a nested measure (see `quapy_nemsis.measures.contract`)."""
-    key = ("nested", fingerprint((psi, zeta1, zeta2)), fingerprint(gradients or ()))
+    key = ("nested", fingerprint(functions), fingerprint(gradients or ()))
     if key not in _built:
-        f, f1, f2 = (_compilable(function) for function in (psi, zeta1, zeta2))
+        f, f1, f2 = (_compilable(function) for function in functions)
         if gradients is None:
             d, d1, d2 = _outer_differences(f), _rate_differences(f1), _rate_differences(f2)
-            f1, f2 = _finite(f1), _finite(f2)
+            f1, f2 = _finite(_clamped(f1)), _finite(_clamped(f2))
         else:
             d, d1, d2 = (_compilable(function) for function in gradients)
-            f1, f2, d1, d2 = (_without_eps(function) for function in (f1, f2, d1, d2))
+            f1, f2, d1, d2 = _finite(f1), _finite(f2), _finite_pair(d1), _finite_pair(d2)
 
         def values(P, N, p, eps, theta):
             return f1(P, N, p, eps, theta), f2(P, N, p, eps, theta)
@@ -183,17 +210,19 @@ def _build_nested(psi, zeta1, zeta2, gradients) -> Functions:
     return _built[key]
 
 
-def _build_pseudo(p_class, p_quant, gradients) -> Functions:
+def _build_pseudo(
+    functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
+) -> Functions:
     """Functions of a pseudo-concave measure, with the level in front of the parameters."""
-    key = ("pseudo", fingerprint((p_class, p_quant)), fingerprint(gradients or ()))
+    key = ("pseudo", fingerprint(functions), fingerprint(gradients or ()))
     if key not in _built:
-        f1, f2 = _compilable(p_class), _compilable(p_quant)
+        f1, f2 = (_compilable(function) for function in functions)
         if gradients is None:
             d1, d2 = _rate_differences(f1), _rate_differences(f2)
-            f1, f2 = _finite(f1), _finite(f2)
+            f1, f2 = _finite(_clamped(f1)), _finite(_clamped(f2))
         else:
             d1, d2 = (_compilable(function) for function in gradients)
-            f1, f2, d1, d2 = (_without_eps(function) for function in (f1, f2, d1, d2))
+            f1, f2, d1, d2 = _finite(f1), _finite(f2), _finite_pair(d1), _finite_pair(d2)
 
         def values(P, N, p, eps, theta):
             return f1(P, N, p, eps, theta[1:]), f2(P, N, p, eps, theta[1:])
@@ -218,7 +247,9 @@ class _Custom(Measure):
     _gradients_given: tuple[Callable, ...] | None
     _parameters: tuple[float, ...]
     _name: str
+    _formula: str
     _built: Functions
+    _identity: tuple
 
     def _hold(self, **parts: Any) -> None:
         parts["_identity"] = (
@@ -245,6 +276,11 @@ class _Custom(Measure):
         return self._name
 
     @property
+    def formula(self) -> str:
+        """The formula given."""
+        return self._formula
+
+    @property
     def functions(self) -> Functions:
         """What kernels call."""
         return self._built
@@ -268,7 +304,7 @@ class _Custom(Measure):
 
 def _restore(cls: type, pickled: bytes) -> _Custom:
     """Rebuild an unpickled measure; it was checked when it was made."""
-    measure = object.__new__(cls)
+    measure: Any = object.__new__(cls)
     measure._assemble(*cloudpickle.loads(pickled))
     return measure
 
@@ -306,6 +342,8 @@ class NestedConcave(_Custom, NestedMeasure):
     0.845
     """
 
+    _affine: bool
+
     def __init__(
         self,
         psi: Callable,
@@ -333,14 +371,14 @@ class NestedConcave(_Custom, NestedMeasure):
             _parameters=parameters,
             _gradients_given=gradients,
             _name=name,
-            formula=formula,
+            _formula=formula,
             _affine=affine,
-            _built=_build_nested(*functions, gradients),
+            _built=_build_nested(functions, gradients),
         )
 
     def _parts(self) -> tuple:
         parts = (self._given, self._parameters, self._gradients_given)
-        return (*parts, self._name, self.formula, self._affine)
+        return (*parts, self._name, self._formula, self._affine)
 
     @property
     def affine(self) -> bool:
@@ -389,10 +427,9 @@ class PseudoConcave(_Custom, PseudoMeasure):
         formula: str = "P_class / P_quant",
     ):
         functions = tuple(_plain(f, n) for f, n in zip((p_class, p_quant), _PSEUDO, strict=True))
-        gradients = _plain_gradients(gradients, _PSEUDO)
-        parameters = _numbers(parameters)
-        check_pseudo(functions, gradients, np.array(parameters or (0.0,)), _H, bounds)
-        self._assemble(functions, parameters, gradients, name, formula, bounds)
+        given, numbers = _plain_gradients(gradients, _PSEUDO), _numbers(parameters)
+        check_pseudo(functions, given, np.array(numbers or (0.0,)), _H, bounds)
+        self._assemble(functions, numbers, given, name, formula, bounds)
 
     def _assemble(self, functions, parameters, gradients, name, formula, bounds) -> None:
         self._hold(
@@ -400,14 +437,14 @@ class PseudoConcave(_Custom, PseudoMeasure):
             _parameters=parameters,
             _gradients_given=gradients,
             _name=name,
-            formula=formula,
+            _formula=formula,
             bounds=bounds,
-            _built=_build_pseudo(*functions, gradients),
+            _built=_build_pseudo(functions, gradients),
         )
 
     def _parts(self) -> tuple:
         parts = (self._given, self._parameters, self._gradients_given)
-        return (*parts, self._name, self.formula, self.bounds)
+        return (*parts, self._name, self._formula, self.bounds)
 
 
 _NESTED = ("psi", "zeta1", "zeta2")

@@ -20,7 +20,7 @@ def inverse(x):
 
 
 @jitable
-def smoothing(size):
+def smoothing(size: float) -> float:
     """ε = 1/(2·size), the smoothing of shares among so many points, as in `quapy.error`."""
     return 0.5 / size
 

@@ -152,7 +152,7 @@ class Loss(Measure):
 class NamedLoss(Loss):
     """A loss of the table above."""
 
-    key: str
+    key: str = "kld"
     bounded = True
 
     @property
@@ -205,8 +205,9 @@ class MeasureLoss(Loss):
     @property
     def theta(self) -> np.ndarray:
         """Parameters of the measure; the functions of a ratio have its level before them."""
-        is_ratio = isinstance(self.measure, PseudoMeasure)
-        return (self.measure.valuation(0.0) if is_ratio else self.measure).theta
+        if isinstance(self.measure, PseudoMeasure):
+            return self.measure.valuation(0.0).theta
+        return self.measure.theta
 
     @property
     def function(self) -> LossFunction:

@@ -54,7 +54,7 @@ def get_measure(measure: str | Measure) -> Measure:
     cls = MEASURES[key]
     if not colon:
         return cls()
-    if not fields(cls):
+    if not fields(cls):  # type: ignore[arg-type]
         raise ValueError(f"measure {key!r} has no parameter; got {measure!r}")
     try:
         parameter = float(text)
@@ -62,4 +62,4 @@ def get_measure(measure: str | Measure) -> Measure:
         raise ValueError(
             f"the parameter of measure {key!r} must be a number; got {text!r} in {measure!r}"
         ) from None
-    return cls(parameter)
+    return cls(parameter)  # type: ignore[call-arg]

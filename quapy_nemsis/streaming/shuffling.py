@@ -52,7 +52,8 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
     def chunks() -> Iterator[Chunk]:
         rng = np.random.default_rng(seed)
         filling: list[Chunk] = []
-        missing, held = buffer, None
+        missing = buffer
+        held: Chunk | None = None
         for X, y in source:
             if missing:
                 _check_width(X, filling)
@@ -61,6 +62,8 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
                 if not missing:
                     held = _joined(filling)
                     filling.clear()
+            if held is None:
+                continue
             for start in range(0, len(y), buffer):
                 arriving = X[start : start + buffer], y[start : start + buffer]
                 leaving, held = _exchanged(held, arriving, rng)
