@@ -287,6 +287,17 @@ class Routine:
         return self.compiled(*arguments)
 
 
+def _all_below(order, n):
+    for place in order:
+        if place < 0 or place >= n:
+            return False
+    return True
+
+
+#: Whether all places are those of n rows.
+_within = Routine(_all_below, types.boolean(integers, types.int64))
+
+
 class Rows(Protocol):
     """Checked rows of a matrix (see `quapy_nemsis._kernels.rows`)."""
 
@@ -328,7 +339,7 @@ class Kernel:
         self.compiled: dict[tuple, Any] = {}
 
     def __call__(self, rows: Rows, order: np.ndarray, *arguments: Any) -> Any:
-        if len(order) and not (order.min() >= 0 and order.max() < len(rows)):
+        if not _within(order, len(rows)):
             raise ValueError(f"the order names rows that are not there: there are {len(rows)} rows")
         if any(len(arguments[k]) != len(rows) for k in self.labels):
             raise ValueError(f"there must be one label for each of the {len(rows)} rows")

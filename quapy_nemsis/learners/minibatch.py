@@ -166,19 +166,19 @@ class MiniBatchState:
         weights = self.v[np.newaxis]
         scores = np.empty(len(order))
         score(rows, order, weights, float(n["intercept"]), scores)
+        positives, batches = np.count_nonzero(labels), self.batches + 1
         n["steps"] += len(order)
-        n["positives"] += labels.sum()
+        n["positives"] += positives
         n["reward_pos"] += np.count_nonzero(scores[labels] > 0.0)
         n["reward_neg"] += np.count_nonzero(scores[~labels] <= 0.0)
-        n["batches"] += 1
-        batches = self.batches
+        n["batches"] = batches
         if settings.average == SUFFIX and (batches & (batches - 1)) == 0:
             self.previous[:] = self.total
             n["intercept_previous"] = n["intercept_sum"]
             self.total[:] = 0.0
             n["intercept_sum"] = 0.0
         # A buffer of one class says nothing about rates, and scores that are not finite about nothing.
-        if 0 < labels.sum() < len(labels) and np.isfinite(scores).all():
+        if 0 < positives < len(labels) and math.isfinite(scores.sum()):
             change = SeparationOracle(settings.measure, labels)(scores).weights
             change *= settings.eta0 / math.sqrt(batches)
             add(rows, order, change, weights)
