@@ -13,17 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from quapy_nemsis import SVMPerfClassifier, get_loss
-from quapy_nemsis.online import OnlineClassifier
 
-#: Weights of the loss that a structural SVM is tried with.
+#: The candidates for C, the weight of the loss of a structural SVM.
 CS = tuple(10.0**k for k in range(5))
 _MOST_ROWS = 50_000
 
 
 def online_curve(
-    learner: OnlineClassifier, X: Any, y: np.ndarray, n_passes: int, seed: int
-) -> Iterator[tuple[float, OnlineClassifier]]:
-    """The learner at growing numbers of points, with the seconds of its `partial_fit` so far.
+    learner: Any, X: Any, y: np.ndarray, n_passes: int, seed: int
+) -> Iterator[tuple[float, Any]]:
+    """An online learner at growing numbers of points, with the seconds of its `partial_fit` so far.
 
     Its step size and radius are chosen beforehand, on all rows: the time is that of the training alone.
     """

@@ -16,19 +16,18 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import Bbox, ScaledTranslation, blended_transform_factory
 
-from experiments.cells import Cell
+from experiments.names import ERRORS, base_name
 from experiments.stats import (
-    NAMES,
     SMOOTHED,
+    ErrorTable,
     Ranking,
-    Table,
     average_ranks,
-    base_name,
     cliques,
     distinct,
     errors,
     failure,
 )
+from experiments.store import Cell
 
 #: Okabe and Ito's colours, told apart by colour-blind readers too; without yellow, which is too
 #: pale for lines on white.
@@ -172,7 +171,7 @@ def draw_curves(
     for ax in axes[-COLUMNS:]:
         ax.set_xlabel("drift |p′ − p| from training to test")
     for ax in axes[::COLUMNS]:
-        ax.set_ylabel(NAMES[metric])
+        ax.set_ylabel(ERRORS[metric])
     legend_below(figure, axes)
     return figure
 
@@ -211,7 +210,7 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
     return figure
 
 
-def mean_seconds(cells: list[Cell], table: Table) -> np.ndarray:
+def mean_seconds(cells: list[Cell], table: ErrorTable) -> np.ndarray:
     """Mean seconds of training of each method, every data set counting alike."""
     seconds = []
     for method in table.methods:
@@ -277,7 +276,7 @@ def log_ticks(axis: Axis) -> None:
 
 
 @plain
-def time_quality(cells: list[Cell], table: Table) -> Figure:
+def time_quality(cells: list[Cell], table: ErrorTable) -> Figure:
     """Mean error against mean seconds of training, over all data sets.
 
     Methods without a result on one of the data sets are left out: their means would be over
@@ -296,7 +295,7 @@ def time_quality(cells: list[Cell], table: Table) -> Figure:
         ax.set_xlim(seconds[shown].min() / 1.7, seconds[shown].max() * 1.7)
     log_ticks(ax.xaxis)
     ax.set_xlabel("mean seconds of training")
-    ax.set_ylabel(f"mean {NAMES[table.metric]}")
+    ax.set_ylabel(f"mean {ERRORS[table.metric]}")
     ax.grid(alpha=0.3)
     if len(shown):
         names = [table.methods[k] for k in shown]
@@ -306,11 +305,6 @@ def time_quality(cells: list[Cell], table: Table) -> Figure:
             0.5, 0.5, "no method has results on all data sets", ha="center", transform=ax.transAxes
         )
     return figure
-
-
-def none_differ(ranking: Ranking) -> bool:
-    """Whether the critical difference is no less than that of the best and the worst method."""
-    return ranking.critical_difference >= np.ptp(ranking.ranks)
 
 
 @plain
@@ -323,7 +317,7 @@ def rank_diagram(ranking: Ranking | None) -> Figure | None:
     if ranking is None or len(ranking.methods) < 3:
         return None
     n, difference = len(ranking.methods), ranking.critical_difference
-    groups = [] if none_differ(ranking) else cliques(ranking.ranks, difference)
+    groups = [] if ranking.none_differ else cliques(ranking.ranks, difference)
     half = math.ceil(n / 2)
     top = 0.5 + 0.4 * len(groups)
     figure = Figure(figsize=(9.0, 1.4 + 0.3 * (top + half)), layout="constrained")
@@ -339,7 +333,7 @@ def rank_diagram(ranking: Ranking | None) -> Figure | None:
         height = 0.4 + 0.4 * level
         bar = [first - 0.006 * n, last + 0.006 * n]
         ax.plot(bar, [height, height], color="#D55E00", linewidth=4, clip_on=False)
-    draw_difference(ax, difference, bar=not none_differ(ranking))
+    draw_difference(ax, difference, bar=not ranking.none_differ)
     return figure
 
 

@@ -10,11 +10,14 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, StandardScaler
 
 DENSE_LIMIT = 10**8
+#: Share of nonzero entries up to which whole numbers in a sparse matrix are taken for term counts.
+MOST_DENSE_TEXT = 0.05
 NUMBERS = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")
 
 logger = logging.getLogger(__name__)
@@ -54,12 +57,29 @@ def use(column: pd.Series) -> str:
     return found
 
 
-def preparer(features: Any) -> Pipeline:
+def are_term_counts(features: Any) -> bool:
+    """Whether features are counts of terms in texts, which are to be weighted by tf-idf.
+
+    They are if they come as a sparse matrix of whole numbers, none negative and some above 1, of which at most one
+    entry in twenty is not 0. So 0/1 indicators are none, nor are numbers that were merely written in a sparse format.
+    """
+    if not scipy.sparse.issparse(features) or not features.nnz:
+        return False
+    if features.nnz > MOST_DENSE_TEXT * features.shape[0] * features.shape[1]:
+        return False
+    values = features.data
+    return bool(values.min() >= 0 and values.max() > 1 and (values == np.floor(values)).all())
+
+
+def preparer(features: Any, counts: bool = False) -> Any:
     """A transformer, not fitted, that makes finite numbers of features such as these.
 
     Call it with the training part and fit it there. Constant columns are dropped with a note in the
-    log; identifiers, free text and columns that are neither numbers nor text with a warning.
+    log; identifiers, free text and columns that are neither numbers nor text with a warning. With
+    ``counts`` the features are term counts (see `are_term_counts`) and are weighted by tf-idf.
     """
+    if counts:
+        return TfidfTransformer()
     if isinstance(features, pd.DataFrame):
         return make_pipeline(of_columns(features), FunctionTransformer(as_dense))
     if scipy.sparse.issparse(features) and features.shape[0] * features.shape[1] > DENSE_LIMIT:

@@ -1,23 +1,18 @@
-"""A comparison as a report: one page of HTML, the same in Markdown, and all numbers as CSV.
-
-The content is built once, as a list of blocks, and then written in both formats.
-"""
+"""A comparison as a report: one page of HTML, the same in Markdown, and all numbers as CSV."""
 
 from __future__ import annotations
 
-import csv
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
+import pandas as pd
 
 from experiments import plots
-from experiments.blocks import (
+from experiments.names import ERRORS, base_name
+from experiments.rendering import (
     Block,
     Code,
     Grid,
@@ -25,16 +20,12 @@ from experiments.blocks import (
     Items,
     Paragraph,
     Picture,
-    as_html,
-    as_markdown,
+    write_page,
 )
-from experiments.cells import Cell
 from experiments.stats import (
-    NAMES,
     SMOOTHED,
+    ErrorTable,
     Ranking,
-    Table,
-    base_name,
     distinct,
     error_table,
     errors,
@@ -42,11 +33,9 @@ from experiments.stats import (
     is_least,
     rank,
 )
+from experiments.store import PACKAGES, Cell, replacing
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib", "quapy", "quapy-nemsis")
 DAGGER, PARTIAL = "†", "‡"
-
-# Numbers and marks
 
 
 def number(value: float) -> str:
@@ -54,7 +43,7 @@ def number(value: float) -> str:
     return f"{value:.4f}" if value == 0.0 or abs(value) >= 1e-3 else f"{value:.1e}"
 
 
-def entry(table: Table, row: int, column: int) -> str:
+def entry(table: ErrorTable, row: int, column: int) -> str:
     """What a table of errors says about a method on a data set."""
     if not table.seeds[row, column]:
         return "failed" if table.failed[row, column] else "not run"
@@ -63,31 +52,26 @@ def entry(table: Table, row: int, column: int) -> str:
     return number(table.means[row, column]) + dagger + partial
 
 
-def average_entry(table: Table, row: int) -> str:
-    """Mean over the data sets, if the method has results on all of them."""
-    average = table.averages[row]
-    partial = PARTIAL if table.partial[row].any() else ""
-    return "–" if np.isnan(average) else number(average) + partial
-
-
-def entries(table: Table) -> tuple[list[str], list[list[str]], np.ndarray]:
+def entries(table: ErrorTable) -> tuple[list[str], list[list[str]], np.ndarray]:
     """Head, rows without the names of the methods, and which entries are best.
 
-    With one data set there is no column of averages, which would repeat it.
+    The last column holds averages, of methods with results on all data sets. With one data set it would repeat it.
     """
     head, best = list(table.data), table.best
     rows = [[entry(table, i, j) for j in range(len(head))] for i in range(len(table.methods))]
     if len(head) > 1:
         head = [*head, "average"]
-        rows = [[*row, average_entry(table, i)] for i, row in enumerate(rows)]
         best = np.column_stack([best, is_least(table.averages)])
+        for row, average, partial in zip(rows, table.averages, table.partial, strict=True):
+            mark = PARTIAL if partial.any() else ""
+            row.append("–" if np.isnan(average) else number(average) + mark)
     return head, rows, best
 
 
 def in_words(metric: str) -> str:
     """Name of a mean error in words, with its short name."""
     name = base_name(metric)
-    return f"mean {NAMES[name]} (M{name.upper()})"
+    return f"mean {ERRORS[name]} (M{name.upper()})"
 
 
 def as_title(text: str) -> str:
@@ -95,7 +79,7 @@ def as_title(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def notes(table: Table, best_mark: str) -> list[str]:
+def notes(table: ErrorTable, best_mark: str) -> list[str]:
     """What the marks of a table of errors mean; only those that occur."""
     words = [f"{best_mark}: best of the column."]
     if table.same_as_best.any():
@@ -110,23 +94,11 @@ def notes(table: Table, best_mark: str) -> list[str]:
     return words
 
 
-# Blocks
-
-
-def setting_blocks(title: str, setting: dict[str, str]) -> list[Block]:
-    """Title, and what was compared how."""
-    rows = [[name, str(value)] for name, value in setting.items()]
-    return [
-        Heading(1, title),
-        Grid("Setting of the comparison", ["What", "Value"], rows, words=True),
-    ]
-
-
-def error_blocks(table: Table, sample_size: int) -> list[Block]:
+def error_blocks(table: ErrorTable, sample_size: int) -> list[Block]:
     """Table of mean errors, with what its marks mean."""
     head, rows, best = entries(table)
     grid = Grid(
-        f"{as_title(in_words(table.metric))}, over all seeds and samples; less is better",
+        f"{as_title(in_words(table.metric))}, over all seeds and samples; lower is better",
         ["Method", *head],
         [[method, *row] for method, row in zip(table.methods, rows, strict=True)],
         frozenset((i, j + 1) for i, j in np.argwhere(best).tolist()),
@@ -151,61 +123,54 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
     rows = [[ranking.methods[k], f"{ranking.ranks[k]:.2f}"] for k in order]
     ranks = ", ".join(f"{name} {value}" for name, value in rows)
     difference = f"{ranking.critical_difference:.2f}"
-    blocks: list[Block] = [
-        Grid(f"Mean rank by {in_words(metric)}; 1 is best", ["Method", "Mean rank"], rows),
-        Paragraph(
-            f"Over {ranking.n_data} data sets. Equal errors share a rank; methods without a result "
-            "come last. Mean ranks that differ by more than the critical difference "
-            f"{difference} differ significantly (Nemenyi test at 0.05)."
-            + (
-                " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
-                if ranking.critical_difference > (len(rows) - 1) / 2
-                else ""
-            )
-        ),
-    ]
+    words = (
+        f"Over {ranking.n_data} data sets. Equal errors share a rank; methods without a result come last. Mean ranks "
+        f"that differ by more than the critical difference {difference} differ significantly (Nemenyi test at 0.05)."
+    )
+    if ranking.critical_difference > (len(rows) - 1) / 2:
+        words += " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
+    caption = f"Mean rank by {in_words(metric)}; 1 is best"
+    blocks: list[Block] = [Grid(caption, ["Method", "Mean rank"], rows), Paragraph(words)]
     if (figure := plots.rank_diagram(ranking)) is not None:
-        caption = "Mean ranks; " + (
-            "no two methods differ significantly."
-            if plots.none_differ(ranking)
-            else "bars join methods that do not differ significantly."
-        )
+        alike = "no two methods differ significantly."
+        groups = "bars join methods that do not differ significantly."
+        caption = f"Mean ranks; {alike if ranking.none_differ else groups}"
         alt = f"Mean ranks on an axis: {ranks}. Critical difference {difference}."
         blocks.append(Picture(f"ranks-{metric}", plots.png(figure), caption, alt))
     return blocks
 
 
-def drift_block(cells: list[Cell], metric: str, sample_size: int) -> Block:
+def drift_block(cells: list[Cell], metric: str, sample_size: int) -> Picture:
     """Error against drift."""
     data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
     scale = " (log scale)" if metric in SMOOTHED else ""
-    grey = (
-        f" In colour: the {plots.IN_COLOUR} methods of best mean rank; others may leave the panel."
-    )
-    return Picture(
-        f"drift-{metric}",
-        plots.png(plots.drift_curves(cells, metric, sample_size)),
+    caption = (
         f"{as_title(in_words(metric))}{scale} against the drift of the prevalence, in bins of 0.1."
-        + (grey if len(methods) > plots.MOST else ""),
-        f"Line plot of {in_words(metric)} against drift for {', '.join(methods)}; "
-        f"one panel each for {', '.join(data)}.",
     )
+    if len(methods) > plots.MOST:
+        caption += f" In colour: the {plots.IN_COLOUR} methods of best mean rank; others may leave the panel."
+    figure = plots.drift_curves(cells, metric, sample_size)
+    alt = (
+        f"Line plot of {in_words(metric)} against drift for {', '.join(methods)}; "
+        f"one panel each for {', '.join(data)}."
+    )
+    return Picture(f"drift-{metric}", plots.png(figure), caption, alt)
 
 
-def time_block(cells: list[Cell], table: Table) -> Block:
+def time_block(cells: list[Cell], table: ErrorTable) -> Picture:
     """Error against seconds."""
     seconds = plots.mean_seconds(cells, table)
-    points = [
+    points = "; ".join(
         f"{method} {second:.2g} s, {number(average)}"
         for method, second, average in zip(table.methods, seconds, table.averages, strict=True)
         if np.isfinite(second) and np.isfinite(average)
-    ]
+    )
     return Picture(
         f"time-{table.metric}",
         plots.png(plots.time_quality(cells, table)),
         f"{as_title(in_words(table.metric))} against seconds of training (log scale), averaged "
         "over the data sets. Methods without a result on one of them are left out.",
-        "Scatter plot of seconds of training and mean error: " + "; ".join(points) + ".",
+        f"Scatter plot of seconds of training and mean error: {points}.",
     )
 
 
@@ -250,7 +215,7 @@ def machine_blocks(command: str) -> list[Block]:
         ["architecture", platform.machine()],
         ["cores", str(os.cpu_count())],
         ["Python", platform.python_version()],
-        *([package, version(package)] for package in PACKAGES),
+        *([package, version(package)] for package in (*PACKAGES, "matplotlib")),
     ]
     return [
         Heading(2, "Hardware and versions"),
@@ -260,58 +225,10 @@ def machine_blocks(command: str) -> list[Block]:
     ]
 
 
-# Files
-
-
-@contextmanager
-def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that takes its name when it is complete, so that no reader finds half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    try:
-        with open(temporary, mode, **text) as file:
-            yield file
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_results(cells: list[Cell], path: Path, metrics: list[str], sample_size: int) -> None:
-    """One line per cell: mean errors (none where it failed), seconds, and what went wrong."""
+def write_csv(rows: list[list], columns: list[str], path: Path) -> None:
+    """Write rows as CSV; what is not a number is left empty."""
     with replacing(path) as file:
-        lines = csv.writer(file, lineterminator="\n")
-        tail = ["fit_seconds", "predict_seconds", "error"]
-        lines.writerow(["data", "method", "seed", *metrics, *tail])
-        for c in cells:
-            failed = failure(c)
-            means = ["" if failed else errors(c, m, sample_size).mean() for m in metrics]
-            seconds = ["" if np.isnan(s) else s for s in (c.fit_seconds, c.predict_seconds)]
-            lines.writerow([c.data, c.method, c.seed, *means, *seconds, failed])
-
-
-def write_samples(cells: list[Cell], path: Path) -> None:
-    """One line per sample: true and estimated prevalence."""
-    with replacing(path) as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["data", "method", "seed", "true", "estimated"])
-        for c in cells:
-            # A method that failed may have left arrays of different lengths.
-            for true, estimated in zip(c.true, c.estimated, strict=False):
-                lines.writerow([c.data, c.method, c.seed, true, estimated])
-
-
-def write_blocks(title: str, blocks: list[Block], folder: Path) -> Path:
-    """Write report.html and report.md with its figures; the path of the first."""
-    for block in blocks:
-        if isinstance(block, Picture):
-            with replacing(folder / "figures" / f"{block.name}.png", "wb") as file:
-                file.write(block.png)
-    with replacing(folder / "report.md") as file:
-        file.write(as_markdown(blocks))
-    with replacing(folder / "report.html") as file:
-        file.write(as_html(title, blocks))
-    return folder / "report.html"
+        pd.DataFrame(rows, columns=columns).to_csv(file, index=False, lineterminator="\n")
 
 
 def write_report(
@@ -324,7 +241,7 @@ def write_report(
     metrics: list[str],
     sample_size: int,
 ) -> Path:
-    """Write report.html, report.md with its figures, results.csv and samples.csv.
+    """Write report.html, report.md with its figures, results.csv and samples.csv; the path of the first.
 
     Parameters
     ----------
@@ -343,43 +260,34 @@ def write_report(
         QuaPy's names of the errors to report.
     sample_size : int
         Rows of each sample.
-
-    Returns
-    -------
-    Path
-        That of report.html, a page that needs none of the other files.
     """
     if not cells or not metrics:
         raise ValueError("a report needs at least one cell and one metric")
     folder, wanted = Path(folder), distinct(base_name(metric) for metric in metrics)
+    facts = [[name, str(value)] for name, value in setting.items()]
     blocks = [
-        *setting_blocks(title, setting),
+        Heading(1, title),
+        Grid("Setting of the comparison", ["What", "Value"], facts, words=True),
         *(b for k, m in enumerate(wanted) for b in metric_blocks(cells, m, sample_size, k == 0)),
         *diagonal_blocks(cells),
         *machine_blocks(command),
     ]
-    write_results(cells, folder / "results.csv", metrics, sample_size)
-    write_samples(cells, folder / "samples.csv")
-    return write_blocks(title, blocks, folder)
+    results, samples = [], []
+    for c in cells:
+        name, failed = [c.data, c.method, c.seed], failure(c)
+        means = [np.nan if failed else errors(c, m, sample_size).mean() for m in metrics]
+        results.append([*name, *means, c.fit_seconds, c.predict_seconds, failed])
+        # A method that failed may have left arrays of different lengths.
+        samples += [[*name, *pair] for pair in zip(c.true, c.estimated, strict=False)]
+    head = ["data", "method", "seed"]
+    tail = ["fit_seconds", "predict_seconds", "error"]
+    write_csv(results, [*head, *metrics, *tail], folder / "results.csv")
+    write_csv(samples, [*head, "true", "estimated"], folder / "samples.csv")
+    return write_page(title, blocks, folder)
 
 
 def text_table(cells: list[Cell], metric: str, sample_size: int) -> str:
-    """Mean errors as aligned text for a terminal: methods in rows, data sets in columns.
-
-    Parameters
-    ----------
-    cells : list of Cell
-        As in `write_report`.
-    metric : str
-        QuaPy's name of an error.
-    sample_size : int
-        Rows of each sample.
-
-    Returns
-    -------
-    str
-        Lines without a line break at the end.
-    """
+    """Mean errors as aligned text for a terminal: methods in rows, data sets in columns."""
     table = error_table(cells, metric, sample_size)
     head, rows, best = entries(table)
     # Marks have room of their own, so that numbers stand below each other.

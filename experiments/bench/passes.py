@@ -1,4 +1,4 @@
-"""Single passes over rows: against width, nonzeros, number type and layout, and next to peers."""
+"""Single passes over rows: against width, nonzeros, number type and layout, and next to baselines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import scipy.sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
-from experiments.bench.tables import Table, best_of, compared
+from experiments.bench.tables import BenchTable, best_of, compared
 from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
-from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis._state import State
 
 #: One pass of one configuration, nothing chosen.
 ONE: dict[str, Any] = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
@@ -67,11 +65,11 @@ def product(X: Any, threads: int | None = None) -> Callable[[], None]:
 
 
 def sgd(n_passes: int = 1) -> SGDClassifier:
-    """The peer: averaged stochastic gradient descent on the hinge loss."""
+    """The baseline: averaged stochastic gradient descent on the hinge loss."""
     return SGDClassifier(loss="hinge", average=True, max_iter=n_passes, tol=None, random_state=0)
 
 
-def dense(n_rows: int, repeats: int) -> Table:
+def dense(n_rows: int, repeats: int) -> BenchTable:
     """One pass over dense rows, for several measures."""
     X, y = gaussian(n_rows)
     tasks: dict[str, Callable] = {"X @ w": product(X), "X @ w, one thread": product(X, 1)}
@@ -81,30 +79,30 @@ def dense(n_rows: int, repeats: int) -> Table:
     tasks["fit, q"] = fitting(NEMSISClassifier("q", **ONE), X, y)
     tasks["SGDClassifier.fit"] = fitting(sgd(), X, y)
     best = best_of(repeats, **tasks)
-    return Table(
+    return BenchTable(
         "dense",
         f"One fully shuffled pass, dense {n_rows:,} x 54 float64",
         compared(best, "X @ w, one thread", "X @ w", "SGDClassifier.fit"),
     )
 
 
-def sparse(n_rows: int, repeats: int) -> Table:
+def sparse(n_rows: int, repeats: int) -> BenchTable:
     """One pass over CSR rows as wide as a bag of words."""
     n_rows = n_rows // 20
     X, y = bags(n_rows, 27_272, 130)
     tasks: dict[str, Callable] = {f"pass, {m}": one_pass(X, y, m) for m in ("kld", "q")}
     tasks["fit, q"] = fitting(NEMSISClassifier("q", **ONE), X, y)
     tasks["SGDClassifier.fit"] = fitting(sgd(), X, y)
-    return Table(
+    return BenchTable(
         "sparse",
         f"One fully shuffled pass, CSR {n_rows:,} x 27,272, {X.nnz / n_rows:.0f} nonzeros a row",
         compared(best_of(repeats, **tasks), "SGDClassifier.fit"),
     )
 
 
-def width(n_rows: int, repeats: int) -> Table:
-    """Nanoseconds a row against the number of features: float64, float32, CSR, and peers."""
-    table = Table("width", "One shuffled pass against the number of features")
+def width(n_rows: int, repeats: int) -> BenchTable:
+    """Nanoseconds a row against the number of features: float64, float32, CSR, and baselines."""
+    table = BenchTable("width", "One shuffled pass against the number of features")
     for d in WIDTHS:
         n = max(min(20 * n_rows // d, n_rows), 200)
         X, y = gaussian(n, d)
@@ -124,9 +122,9 @@ def width(n_rows: int, repeats: int) -> Table:
     return table
 
 
-def nonzeros(n_rows: int, repeats: int) -> Table:
+def nonzeros(n_rows: int, repeats: int) -> BenchTable:
     """Nanoseconds a row against the number of nonzeros of CSR rows 100,000 wide."""
-    table = Table("nonzeros", "One shuffled pass over CSR rows 100,000 wide")
+    table = BenchTable("nonzeros", "One shuffled pass over CSR rows 100,000 wide")
     for number in NONZEROS:
         n = max(min(3 * n_rows // number, n_rows // 5), 200)
         X, y = bags(n, 100_000, number)
@@ -172,36 +170,42 @@ def _nss_gradient(P, N, p, theta):
     return 2.0 * p * d, -2.0 * (1.0 - p) * d
 
 
-def custom(n_rows: int, repeats: int) -> Table:
-    """A user's own Q-measure against the built-in one, on rows so short that the measure is much of the work."""
+def custom(n_rows: int, repeats: int) -> BenchTable:
+    """A custom Q-measure against the built-in one, on rows so short that the measure is much of the work."""
     X, y = gaussian(n_rows, 10)
     gradients = (_psi_gradient, _ba_gradient, _nss_gradient)
     measures = {
         "built-in": QMeasure(1.0),
-        "own, with gradients": NestedConcave(_psi, _ba, _nss, [1.0], gradients=gradients),
-        "own, without": NestedConcave(_psi, _ba, _nss, [1.0]),
+        "custom, with gradients": NestedConcave(_psi, _ba, _nss, [1.0], gradients=gradients),
+        "custom, without": NestedConcave(_psi, _ba, _nss, [1.0]),
     }
     tasks = {name: one_pass(X, y, measure) for name, measure in measures.items()}
-    return Table(
+    return BenchTable(
         "custom",
-        f"A measure of one's own: the Q-measure, one shuffled pass, dense {n_rows:,} x 10",
+        f"A custom measure: the Q-measure, one shuffled pass, dense {n_rows:,} x 10",
         compared(best_of(repeats, **tasks), "built-in"),
     )
 
 
-def side_by_side(n_rows: int, repeats: int) -> Table:
+def side_by_side(n_rows: int, repeats: int) -> BenchTable:
     """Learners of different step sizes that take each row together, against one learner alone."""
+    # The only benchmark of something that users do not call by itself.
+    from quapy_nemsis._kernels.rows import as_rows
+    from quapy_nemsis._state import State
+
     n_rows = n_rows * 4 // 5
     X, y = gaussian(n_rows)
     order = np.random.default_rng(0).permutation(n_rows)
 
     def walk(measure: str, number: int) -> None:
         steps = [0.1] if number == 1 else np.geomspace(1e-3, 10.0, number).tolist()
-        tries = [NEMSISClassifier(measure, **{**ONE, "eta0": step})._settings() for step in steps]
-        states = [State.start(X.shape[1], settings) for settings in tries]
-        State.walk_together(states, as_rows(X), y, order, tries)
+        candidates = [
+            NEMSISClassifier(measure, **{**ONE, "eta0": step})._settings() for step in steps
+        ]
+        states = [State.start(X.shape[1], settings) for settings in candidates]
+        State.walk_together(states, as_rows(X), y, order, candidates)
 
-    table = Table(
+    table = BenchTable(
         "side by side", f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"
     )
     for measure in ("kld", "q"):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments.bench.tables import Table
+from experiments.bench.tables import BenchTable
 
 _FIT = """
 import numpy as np
@@ -87,11 +87,11 @@ def stream_memory(gigabytes: float, folder: Path) -> tuple[float, float, float, 
     return start / 2**20, imported / 2**20, peak / 2**20, int(rows)
 
 
-def memory(n_rows: int, gigabytes: float, folder: Path) -> Table:
+def memory(n_rows: int, gigabytes: float, folder: Path) -> BenchTable:
     """Peak memory of a fit beyond its X, and of a stream beyond the start of the interpreter."""
     (peak,) = run_python(_FIT.replace("ROWS", str(n_rows)))
     start, imported, highest, rows = stream_memory(gigabytes, folder)
-    return Table(
+    return BenchTable(
         "memory",
         "Peak memory",
         [
@@ -114,11 +114,11 @@ def memory(n_rows: int, gigabytes: float, folder: Path) -> Table:
     )
 
 
-def start(repeats: int) -> Table:
+def start(repeats: int) -> BenchTable:
     """What the first fit in a new process costs beyond the second."""
     uncached = run_python(_START, QUAPY_NEMSIS_CACHE="0")
     warm = min(run_python(_START) for _ in range(max(repeats // 2, 1)))
-    return Table(
+    return BenchTable(
         "start",
         "First fit in a new process beyond the second",
         [

@@ -12,10 +12,10 @@ import numpy as np
 from sklearn.base import clone
 
 from experiments import data
-from experiments.bench.tables import Table, best_of
+from experiments.bench.tables import BenchTable, best_of
+from experiments.catalogue import DataSet
 from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
 from quapy_nemsis.streaming import fit_stream, read_parquet
-from quapy_nemsis.streaming.sources import PARQUET
 
 WIDTH, GROUP = 50, 100_000
 WORKERS: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
@@ -39,7 +39,7 @@ def write_rows(path: Path, n_rows: int) -> None:
             file.write_table(pa.table([*X, y], schema=schema))
 
 
-def stream(n_rows: int, folder: Path) -> Table:
+def stream(n_rows: int, folder: Path) -> BenchTable:
     """Rows a second from a Parquet file: parsed, read as a source, learned."""
     import pyarrow.parquet as pq
 
@@ -47,7 +47,8 @@ def stream(n_rows: int, folder: Path) -> Table:
     write_rows(path, n_rows)
 
     def parse() -> None:
-        with pq.ParquetFile(path, **PARQUET) as file:
+        # Opened as `read_parquet` does, so that memory does not grow with the row groups.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
             for batch in file.iter_batches(batch_size=65_536):
                 for column in batch.columns:
                     column.to_numpy(zero_copy_only=False)
@@ -62,7 +63,7 @@ def stream(n_rows: int, folder: Path) -> Table:
     fit_stream(NEMSISClassifier("q"), read_parquet(path, "y"), classes=[0, 1], max_rows=10_000)
     read()  # so that the file is in memory for all, as far as it fits
     found = best_of(2, parsed=parse, read=read, learned=learn)
-    return Table(
+    return BenchTable(
         "stream",
         f"A stream of {n_rows:,} x {WIDTH} float64 from Parquet",
         [
@@ -100,16 +101,16 @@ def task_seconds(tasks: int = 100, rounds: int = 5) -> float:
     return (seconds[2] - seconds[1]) / (rounds * tasks)
 
 
-def dask(source: data.Source, partitions: int = 2) -> Table:
+def dask(dataset: DataSet, partitions: int = 2) -> BenchTable:
     """The serial learner against one and two workers of a cluster, after equal passes."""
     from distributed import Client, LocalCluster
 
     from quapy_nemsis.distributed import fit
 
-    X, y, X_test, y_test = data.prepare(source, seed=0)
+    X, y, X_test, y_test = data.prepare(dataset, seed=0)
     X = np.ascontiguousarray(X)
     rows = -(-len(y) // partitions)
-    table = Table("dask", f"{source.name}, {X.shape[0]:,} x {X.shape[1]}, on a cluster")
+    table = BenchTable("dask", f"{dataset.name}, {X.shape[0]:,} x {X.shape[1]}, on a cluster")
 
     def measured(how: str, who: str, task: Callable[[], NEMSISClassifier]) -> NEMSISClassifier:
         task()  # loads the kernels

@@ -15,9 +15,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.blocks import Block, Grid, Heading, Paragraph, Picture
 from experiments.plots import png
-from experiments.report import machine_blocks, replacing, write_blocks
+from experiments.rendering import Block, Grid, Heading, Paragraph, Picture, write_page
+from experiments.report import machine_blocks
+from experiments.store import replacing
 
 TITLE = "Benchmarks"
 # Okabe and Ito's colours, with a marker each.
@@ -25,7 +26,7 @@ STYLES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#E69F00", "D")
 
 
 @dataclass
-class Table:
+class BenchTable:
     """What a benchmark found: rows with the same columns, words or numbers."""
 
     name: str
@@ -59,10 +60,14 @@ def best_of(repeats: int, **tasks: Callable[[], float | None]) -> dict[str, floa
     return best
 
 
-def compared(best: dict[str, float], *peers: str) -> list[dict[str, str | float]]:
-    """A row per task: milliseconds, and the ratio to each peer."""
+def compared(best: dict[str, float], *baselines: str) -> list[dict[str, str | float]]:
+    """A row per task: milliseconds, and the ratio to each baseline."""
     return [
-        {"task": name, "ms": 1e3 * seconds, **{f"/ {peer}": seconds / best[peer] for peer in peers}}
+        {
+            "task": name,
+            "ms": 1e3 * seconds,
+            **{f"/ {name}": seconds / best[name] for name in baselines},
+        }
         for name, seconds in best.items()
     ]
 
@@ -76,7 +81,7 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def show(table: Table) -> None:
+def show(table: BenchTable) -> None:
     """Print a table, aligned."""
     grid = table.grid()
     columns = [list(column) for column in zip(grid.head, *grid.rows, strict=True)]
@@ -89,7 +94,7 @@ def show(table: Table) -> None:
         print(f"  {table.note}")
 
 
-def write(tables: list[Table], folder: Path, command: str) -> Path:
+def write(tables: list[BenchTable], folder: Path, command: str) -> Path:
     """Write bench.json, and report.html and report.md with the plot; the path of the page."""
     machine = f"{processor()}, {os.cpu_count()} cores"
     record = {
@@ -114,10 +119,10 @@ def write(tables: list[Table], folder: Path, command: str) -> Path:
         )
     for table in tables:
         blocks += [table.grid(), *([Paragraph(table.note)] if table.note else [])]
-    return write_blocks(TITLE, [*blocks, *machine_blocks(command)], folder)
+    return write_page(TITLE, [*blocks, *machine_blocks(command)], folder)
 
 
-def draw(tables: dict[str, Table]) -> Figure | None:
+def draw(tables: dict[str, BenchTable]) -> Figure | None:
     """A panel for each table that is a curve; None if there is none."""
     panels = {
         "width": ("features", "nanoseconds a row"),
@@ -145,7 +150,7 @@ def draw(tables: dict[str, Table]) -> Figure | None:
     return figure
 
 
-def _draw_columns(ax: Axes, table: Table) -> None:
+def _draw_columns(ax: Axes, table: BenchTable) -> None:
     """A line per column, over the first one."""
     first, *others = table.rows[0]
     for column, (colour, marker) in zip(others, STYLES, strict=False):
@@ -154,7 +159,7 @@ def _draw_columns(ax: Axes, table: Table) -> None:
     ax.set_yscale("log")
 
 
-def _draw_methods(ax: Axes, table: Table) -> None:
+def _draw_methods(ax: Axes, table: BenchTable) -> None:
     """A line per method, value over seconds."""
     methods = dict.fromkeys(row["method"] for row in table.rows)
     for method, (colour, marker) in zip(methods, STYLES, strict=False):

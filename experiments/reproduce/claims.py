@@ -71,7 +71,7 @@ def claims_fig1(found: dict) -> list[Claim]:
     comparable = Claim(
         "fig1",
         "NEMSIS-NS and NEMSIS end with a KLD comparable to 1PMB's and SVM(KLD)'s, or lower",
-        "the better of both at most twice the better peer's, or at most 1e-4",
+        "the better of both at most twice the better baseline's, or at most 1e-4",
     )
     converged = "median seconds after which KLD stays at 1e-3 or less; of the two the better"
     faster = Claim(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.blocks import Block, Grid, Heading, Items, Paragraph, Picture
 from experiments.plots import png
-from experiments.report import machine_blocks, replacing, write_blocks
+from experiments.rendering import Block, Grid, Heading, Items, Paragraph, Picture, write_page
+from experiments.report import machine_blocks, write_csv
 from experiments.reproduce.claims import Claim
 from experiments.reproduce.pieces import TITLES
 
 
-def write_page(
+def write_claims(
     claims: list[Claim],
     pictures: dict[str, Figure],
     facts: dict[str, str],
@@ -44,12 +43,11 @@ def write_page(
             Picture(figure, png(picture), _caption(figure), alt),
             Items(texts),
         ]
-    write_blocks("The paper's experiments, run again", [*blocks, *machine_blocks(command)], folder)
-    with replacing(folder / "claims.csv") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow([*head, "Numbers"])
-        lines.writerows([*row, c.numbers] for row, c in zip(rows, claims, strict=True))
-    return folder / "report.html"
+    numbers = [[*row, claim.numbers] for row, claim in zip(rows, claims, strict=True)]
+    write_csv(numbers, [*head, "Numbers"], folder / "claims.csv")
+    return write_page(
+        "The paper's experiments, run again", [*blocks, *machine_blocks(command)], folder
+    )
 
 
 def _cases(claim: Claim) -> str:

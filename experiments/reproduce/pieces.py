@@ -16,8 +16,9 @@ import quapy as qp
 from quapy.protocol import APP
 
 from experiments import data
-from experiments.cells import compute, versions
+from experiments.catalogue import DataSet
 from experiments.curves import choose_C, online_curve, structural_curve
+from experiments.store import compute, provenance
 from quapy_nemsis import (
     BA,
     BAKLD,
@@ -29,7 +30,8 @@ from quapy_nemsis import (
     get_measure,
 )
 
-FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6")
+#: The modules that determine what a piece holds.
+COMPUTING = ("curves", "data", "files", "prepare", "reproduce/pieces")
 # Data sets per figure; the value says what a set stands in for.
 SETS: dict[str, dict[str, str]] = {
     "fig1": {"adult": "", "cod-rna": "", "covtype": "KDD08", "w8a": "PPI"},
@@ -37,10 +39,7 @@ SETS: dict[str, dict[str, str]] = {
     "fig3": {
         "covtype": "",
         "w8a": "PPI",
-        "letter": "",
-        "ijcnn1": "",
-        "adult": "",
-        "cod-rna": "",
+        **dict.fromkeys(("letter", "ijcnn1", "adult", "cod-rna"), ""),
     },
     "fig4": {"adult": "", "letter": ""},
     "fig5": {"adult": "", "cod-rna": "", "ijcnn1": "", "covtype": "KDD08"},
@@ -72,21 +71,21 @@ class Piece:
     """A method on a split of a data set, for a figure."""
 
     figure: str
-    source: data.Source
+    dataset: DataSet
     method: str
     seed: int
     passes: int
 
-    def key(self, fingerprint: str) -> dict:
-        """All that determines it, as plain JSON."""
+    def key(self, code: dict) -> dict:
+        """All that determines the piece, as plain JSON."""
         return {
             "figure": self.figure,
-            "data": self.source.name,
+            "data": self.dataset.name,
             "method": self.method,
             "seed": self.seed,
             "passes": self.passes,
-            "rows": fingerprint,
-            "versions": versions(),
+            "rows": data.load(self.dataset).fingerprint,
+            "code": code,
         }
 
 
@@ -107,16 +106,9 @@ def trained(method: str, measure: str, X: Any, y: np.ndarray, seed: int) -> Any:
 
 def run_piece(piece: Piece) -> dict:
     """Numbers of a piece: its curve, its values, or why it failed."""
-    work = {
-        "fig1": _curve,
-        "fig2": _tradeoff,
-        "fig3": _final,
-        "fig4": _drift,
-        "fig5": _curve,
-        "fig6": _curve,
-    }
+    work = {"fig2": _tradeoff, "fig3": _final, "fig4": _drift}
     try:
-        return work[piece.figure](piece, *data.prepare(piece.source, piece.seed))
+        return work.get(piece.figure, _curve)(piece, *data.prepare(piece.dataset, piece.seed))
     except Exception as error:  # one piece must not stop the rest
         return {"error": f"{type(error).__name__}: {error}"}
 
@@ -169,7 +161,7 @@ def _drift(piece: Piece, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray)
 
 def run(
     figures: list[str],
-    sources: Callable[[str], data.Source],
+    locate: Callable[[str], DataSet],
     folder: Path,
     *,
     seeds: int = 5,
@@ -178,29 +170,29 @@ def run(
 ) -> dict[str, dict[tuple[str, str], list[dict]]]:
     """Records of each figure by (data set, method), one per seed; sets that are not there are left out with a word."""
     found: dict[str, dict[tuple[str, str], list[dict]]] = {}
+    code = provenance(*COMPUTING)
     for figure in figures:
         pieces = []
         for name in SETS[figure]:
             try:
-                source = sources(name)
+                dataset = locate(name)
             except FileNotFoundError as error:
                 print(f"{figure}: {name} is left out. {error}", flush=True)
                 continue
             methods = METHODS.get(figure, tuple(str(weight) for weight in CWEIGHTS))
             pieces += [
-                Piece(figure, source, method, seed, passes)
+                Piece(figure, dataset, method, seed, passes)
                 for method in methods
                 for seed in range(seeds)
             ]
-        prints = {s: data.load(s).fingerprint for s in dict.fromkeys(p.source for p in pieces)}
-        keys = [piece.key(prints[piece.source]) for piece in pieces]
+        keys = [piece.key(code) for piece in pieces]
         print(f"{figure}: {TITLES[figure]}, {len(pieces)} pieces", flush=True)
         # Curves over time are taken one at a time: two at once would slow each other.
         together = 1 if figure in ("fig1", "fig5", "fig6") else jobs
-        records = compute(run_piece, pieces, keys, folder, jobs=together)
+        records = compute(run_piece, pieces, keys, folder, what="pieces", jobs=together)
         found[figure] = {}
         for piece, record in zip(pieces, records, strict=True):
-            found[figure].setdefault((piece.source.name, piece.method), []).append(record)
+            found[figure].setdefault((piece.dataset.name, piece.method), []).append(record)
     return found
 
 

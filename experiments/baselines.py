@@ -1,4 +1,4 @@
-"""How fast the structural SVM is. Run ``python -m experiments.peers --data-dir FOLDER``.
+"""How fast the structural SVM is. Run ``python -m experiments.baselines --data-dir FOLDER``.
 
 KLD over training time next to NEMSIS and 1PMB is Figure 1 of the paper: ``python -m experiments reproduce fig1``.
 """
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from experiments.data import from_npz, split
+from experiments.catalogue import locate
+from experiments.data import load, prepare
 from experiments.errors import plain_errors
 from quapy_nemsis import BA, NegKLD, SVMPerfClassifier
 
@@ -39,13 +40,14 @@ def fold(folder: Path, name: str) -> tuple:
 
     Without one, 70 % of the rows at random are for training.
     """
-    X, y = from_npz(folder, name)
+    loaded = load(locate(name, folder))
     with np.load(folder / f"{name}.npz") as parts:
         if "fold" in parts:
             train = parts["fold"] == 0
         else:
-            train = np.random.default_rng(0).random(len(y)) < 0.7
-    return X[train].astype(float), y[train], X[~train].astype(float), y[~train]
+            train = np.random.default_rng(0).random(len(loaded.y)) < 0.7
+    X, y = loaded.features.astype(float), loaded.y
+    return X[train], y[train], X[~train], y[~train]
 
 
 def over_C(folder: Path, tol: float) -> None:
@@ -66,8 +68,8 @@ def over_C(folder: Path, tol: float) -> None:
 
 def over_rows(folder: Path, C: float) -> None:
     """Time of SVM(KLD) on more and more rows of cod-rna, with the slope of log time over log n."""
-    X, y = from_npz(folder, "cod-rna")
-    X = StandardScaler().fit_transform(X)
+    loaded = load(locate("cod-rna", folder))
+    X, y = StandardScaler().fit_transform(loaded.features), loaded.y
     order = np.random.default_rng(0).permutation(len(y))
     print(f"\nSVM(KLD) on cod-rna, C = {C:g}: time against rows")
     print("    rows  seconds  planes  ms a plane  slope")
@@ -84,7 +86,7 @@ def over_rows(folder: Path, C: float) -> None:
 
 def two_dimensional(folder: Path) -> None:
     """Losses of two rates on the training part of ijcnn1."""
-    X, y, X_test, y_test = split(*from_npz(folder, "ijcnn1"), seed=0)
+    X, y, X_test, y_test = prepare(locate("ijcnn1", folder), seed=0)
     print(f"\nLosses of two rates on ijcnn1, {X.shape[0]:,} x {X.shape[1]}")
     print("loss        C  seconds  planes      gap  loss train  BA test")
     for loss in ("q", "f1", "qgm"):
@@ -101,7 +103,7 @@ def two_dimensional(folder: Path) -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.peers", description=__doc__.splitlines()[0]
+        prog="python -m experiments.baselines", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--tol", type=float, default=1e-3, help="duality gap on adult")
