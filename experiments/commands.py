@@ -104,7 +104,9 @@ def finish(run: dict, cells: list[Cell], out: Path) -> None:
         print(f"\n{missing} of {len(run['files'])} cells are not finished")
     failed = sum(bool(cell.error) for cell in cells)
     if failed:
-        print(f"\n{failed} of {len(cells)} cells failed; the report says how, --retry computes them anew")
+        print(
+            f"\n{failed} of {len(cells)} cells failed; the report says how, --retry computes them anew"
+        )
     print(f"\nReport: {path}")
     if failed == len(cells):
         raise ValueError("every cell failed")
@@ -139,9 +141,10 @@ def run_reproduce(options: dict) -> None:
 
     sizes = {name: options[name] for name in ("seeds", "passes", "jobs")}
     found = reproduce.run(figures, locate, options["out"] / "pieces", **sizes)
-    found = {figure: records for figure, records in found.items() if records}
-    if not found:
+    if not located:
         raise FileNotFoundError("none of the data sets is here; see `python -m experiments data`")
+    if not found:
+        raise ValueError("every piece failed")
     claims = reproduce.claims(found)
     for claim in claims:
         print(f"{claim.figure} {claim.verdict.upper():14} {claim.text}")

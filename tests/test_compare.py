@@ -10,6 +10,7 @@ import time
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -543,17 +544,14 @@ def test_verdicts_follow_the_numbers():
     for target, seconds in ((-1e-3, 4.0), (-2.0, 1.0), (-1e-6, np.inf)):
         assert settled(record, target) == seconds
 
-    def curves(end, seconds):
-        return [{"seconds": [seconds, 2 * seconds], "value": [end, end]}] * 3
-
     for ours, verdict in ((-1e-5, "supported"), (-0.5, "not supported")):
-        found = {
-            ("adult", "NEMSIS-NS"): curves(ours, 0.1),
-            ("adult", "NEMSIS"): curves(ours, 0.2),
-            ("adult", "1PMB"): curves(-1e-4, 1.0),
-            ("adult", "SVM(KLD)"): curves(-1e-4, 10.0),
-        }
-        claims = reproduce.claims({"fig1": found})
+        ends = {"NEMSIS-NS": (ours, 0.1), "NEMSIS": (ours, 0.2)}
+        ends |= {"1PMB": (-1e-4, 1.0), "SVM(KLD)": (-1e-4, 10.0)}
+        rows = [
+            {"data": "adult", "method": method, "seconds": [at, 2 * at], "value": [end, end]}
+            for method, (end, at) in ends.items()
+        ]
+        claims = reproduce.claims({"fig1": pd.DataFrame(rows * 3)})
         assert [claim.verdict for claim in claims] == [verdict] * 4
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import quapy as qp
 from quapy.protocol import APP
 
@@ -167,9 +168,9 @@ def run(
     seeds: int = 5,
     passes: int = 25,
     jobs: int = 1,
-) -> dict[str, dict[tuple[str, str], list[dict]]]:
-    """Records of each figure by (data set, method), one per seed; sets that are not there are left out with a word."""
-    found: dict[str, dict[tuple[str, str], list[dict]]] = {}
+) -> dict[str, pd.DataFrame]:
+    """A row per data set, method and seed of each figure; sets that are not there are left out with a word."""
+    found = {}
     code = provenance(*COMPUTING)
     for figure in figures:
         pieces = []
@@ -190,9 +191,16 @@ def run(
         # Curves over time are taken one at a time: two at once would slow each other.
         together = 1 if figure in ("fig1", "fig5", "fig6") else jobs
         records = compute(run_piece, pieces, keys, folder, what="pieces", jobs=together)
-        found[figure] = {}
-        for piece, record in zip(pieces, records, strict=True):
-            found[figure].setdefault((piece.dataset.name, piece.method), []).append(record)
+        rows = [
+            {"data": piece.dataset.name, "method": piece.method, "error": None, **record}
+            for piece, record in zip(pieces, records, strict=True)
+        ]
+        frame = pd.DataFrame(rows)
+        good = frame[frame["error"].isna()] if rows else frame
+        if len(good):
+            found[figure] = good
+        elif rows:
+            print(f"{figure}: every piece failed, as with {rows[0]['error']}", flush=True)
     return found
 
 
@@ -200,13 +208,3 @@ def label(figure: str, name: str) -> str:
     """A data set's name, and what it stands in for."""
     replaced = SETS[figure].get(name, "")
     return f"{name} (in place of {replaced})" if replaced else name
-
-
-def fine(records: list[dict]) -> list[dict]:
-    """Those that did not fail."""
-    return [record for record in records if not record.get("error")]
-
-
-def sets_of(found: dict) -> list[str]:
-    """Names of the data sets that records are of, in order."""
-    return list(dict.fromkeys(name for name, _ in found))
