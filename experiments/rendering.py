@@ -15,27 +15,10 @@ from experiments.store import replacing
 
 
 @dataclass(frozen=True)
-class Heading:
-    """A heading; level 1 is the title."""
+class Text:
+    """Text without any markup: a heading (h1 is the title), a paragraph (p), or something to type (pre)."""
 
-    kind: ClassVar = "heading"
-    level: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """Text without any markup."""
-
-    kind: ClassVar = "paragraph"
-    text: str
-
-
-@dataclass(frozen=True)
-class Code:
-    """Something to type."""
-
-    kind: ClassVar = "code"
+    kind: str
     text: str
 
 
@@ -86,7 +69,7 @@ class Picture:
         return int.from_bytes(self.png[20:24], "big")
 
 
-Block = Heading | Paragraph | Code | Items | Grid | Picture
+Block = Text | Items | Grid | Picture
 
 
 def as_markdown(text: str) -> str:

@@ -12,16 +12,7 @@ import pandas as pd
 
 from experiments import plots
 from experiments.names import ERRORS, base_name
-from experiments.rendering import (
-    Block,
-    Code,
-    Grid,
-    Heading,
-    Items,
-    Paragraph,
-    Picture,
-    write_page,
-)
+from experiments.rendering import Block, Grid, Items, Picture, Text, write_page
 from experiments.stats import (
     SMOOTHED,
     ErrorTable,
@@ -106,19 +97,19 @@ def error_blocks(table: ErrorTable, sample_size: int) -> list[Block]:
     words = notes(table, "Bold")
     if table.metric in SMOOTHED:
         words.append(f"Prevalences are smoothed by 1/(2·{sample_size}), as QuaPy does.")
-    return [grid, Paragraph(" ".join(words))]
+    return [grid, Text("p", " ".join(words))]
 
 
 def failure_blocks(cells: list[Cell]) -> list[Block]:
     """Methods that failed, and how."""
     failed = [(f"{c.method} on {c.data}, seed {c.seed}", failure(c)) for c in cells if failure(c)]
-    return [Paragraph("Failed:"), Items(failed)] if failed else []
+    return [Text("p", "Failed:"), Items(failed)] if failed else []
 
 
 def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
     """Mean ranks as a table and as a diagram; with fewer than two data sets, why there are none."""
     if ranking is None:
-        return [Paragraph("Ranks over data sets need at least two of each, methods and data sets.")]
+        return [Text("p", "Ranks over data sets need at least two of each, methods and data sets.")]
     order = np.argsort(ranking.ranks, kind="stable")
     rows = [[ranking.methods[k], f"{ranking.ranks[k]:.2f}"] for k in order]
     ranks = ", ".join(f"{name} {value}" for name, value in rows)
@@ -130,7 +121,7 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
     if ranking.critical_difference > (len(rows) - 1) / 2:
         words += " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
     caption = f"Mean rank by {in_words(metric)}; 1 is best"
-    blocks: list[Block] = [Grid(caption, ["Method", "Mean rank"], rows), Paragraph(words)]
+    blocks: list[Block] = [Grid(caption, ["Method", "Mean rank"], rows), Text("p", words)]
     if (figure := plots.rank_diagram(ranking)) is not None:
         alike = "no two methods differ significantly."
         groups = "bars join methods that do not differ significantly."
@@ -178,7 +169,7 @@ def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool)
     """All about one error. Failures are the same for all errors: listed below the first table."""
     table = error_table(cells, metric, sample_size)
     return [
-        Heading(2, as_title(in_words(metric))),
+        Text("h2", as_title(in_words(metric))),
         *error_blocks(table, sample_size),
         *(failure_blocks(cells) if first else []),
         *ranking_blocks(rank(table), table.metric),
@@ -190,7 +181,7 @@ def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool)
 def diagonal_blocks(cells: list[Cell]) -> list[Block]:
     """Estimates against the truth, one figure per data set."""
     methods = ", ".join(distinct(c.method for c in cells))
-    blocks: list[Block] = [Heading(2, "Estimated against true prevalence")]
+    blocks: list[Block] = [Text("h2", "Estimated against true prevalence")]
     for index, data in enumerate(distinct(c.data for c in cells), start=1):
         caption = f"{data}: mean of the estimates, and one standard deviation to each side."
         alt = f"Estimated against true prevalence on {data}, one panel each for {methods}."
@@ -207,21 +198,30 @@ def version(package: str) -> str:
         return "not installed"
 
 
+def processor() -> str:
+    """What the machine calls its processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
 def machine_blocks(command: str) -> list[Block]:
     """Hardware, versions, and the command to do it again."""
     rows = [
         ["system", platform.platform()],
-        ["processor", platform.processor() or platform.machine()],
+        ["processor", processor()],
         ["architecture", platform.machine()],
         ["cores", str(os.cpu_count())],
         ["Python", platform.python_version()],
         *([package, version(package)] for package in (*PACKAGES, "matplotlib")),
     ]
     return [
-        Heading(2, "Hardware and versions"),
+        Text("h2", "Hardware and versions"),
         Grid("Where the report was made", ["What", "Value"], rows, words=True),
-        Heading(2, "To repeat it"),
-        Code(command),
+        Text("h2", "To repeat it"),
+        Text("pre", command),
     ]
 
 
@@ -266,7 +266,7 @@ def write_report(
     folder, wanted = Path(folder), distinct(base_name(metric) for metric in metrics)
     facts = [[name, str(value)] for name, value in setting.items()]
     blocks = [
-        Heading(1, title),
+        Text("h1", title),
         Grid("Setting of the comparison", ["What", "Value"], facts, words=True),
         *(b for k, m in enumerate(wanted) for b in metric_blocks(cells, m, sample_size, k == 0)),
         *diagonal_blocks(cells),
@@ -286,6 +286,15 @@ def write_report(
     return write_page(title, blocks, folder)
 
 
+def aligned(rows: list[list[str]]) -> list[str]:
+    """Rows as lines of text: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]).rstrip()
+        for first, *rest in rows
+    ]
+
+
 def text_table(cells: list[Cell], metric: str, sample_size: int) -> str:
     """Mean errors as aligned text for a terminal: methods in rows, data sets in columns."""
     table = error_table(cells, metric, sample_size)
@@ -294,9 +303,6 @@ def text_table(cells: list[Cell], metric: str, sample_size: int) -> str:
     for row, flags in zip(rows, best, strict=True):
         row[:] = [f"{v}*" if b else v for v, b in zip(row, flags, strict=True)]
         row[:] = [v.ljust(len(v.rstrip(f"*{DAGGER}{PARTIAL}")) + 2) for v in row]
-    columns = [[name, *(row[j] for row in rows)] for j, name in enumerate(head)]
-    padded = [[v.rjust(max(map(len, column))) for v in column] for column in columns]
-    names = ["", *table.methods]
-    first = [name.ljust(max(map(len, names))) for name in names]
-    lines = ["  ".join(parts).rstrip() for parts in zip(first, *padded, strict=True)]
+    rows = [[name, *row] for name, row in zip(table.methods, rows, strict=True)]
+    lines = aligned([["", *head], *rows])
     return "\n".join([as_title(in_words(metric)), *lines, *notes(table, "*")])

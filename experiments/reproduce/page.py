@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.plots import png
-from experiments.rendering import Block, Grid, Heading, Items, Paragraph, Picture, write_page
+from experiments.rendering import Block, Grid, Items, Picture, Text, write_page
 from experiments.report import machine_blocks, write_csv
 from experiments.reproduce.claims import Claim
 from experiments.reproduce.pieces import TITLES
@@ -25,11 +25,12 @@ def write_claims(
     head = ["Figure", "The paper says", "Judged by", "This run", "Held for"]
     rows = [[c.figure, c.text, c.rule, c.verdict, _cases(c)] for c in claims]
     blocks: list[Block] = [
-        Heading(1, "The paper's experiments, run again"),
-        Paragraph(
+        Text("h1", "The paper's experiments, run again"),
+        Text(
+            "p",
             "P. Kar, S. Li, H. Narasimhan, S. Chawla, F. Sebastiani. Online Optimization Methods for the "
             f"Quantification Problem. KDD 2016. Splits: {seeds}, 70 % for training. A claim is supported if it held in "
-            "four fifths of the cases (in half of them if it says often), partly if in half as many."
+            "four fifths of the cases (in half of them if it says often), partly if in half as many.",
         ),
         Grid("Claims of the paper, and what this run says", head, rows, words=True),
         Grid("Data", ["Name", "What it is"], [[*fact] for fact in facts.items()], words=True),
@@ -39,7 +40,7 @@ def write_claims(
         texts = [(c.text, c.numbers) for c in claims if c.figure == figure]
         alt = f"{title}; the numbers are below."
         blocks += [
-            Heading(2, title),
+            Text("h2", title),
             Picture(figure, png(picture), _caption(figure), alt),
             Items(texts),
         ]
