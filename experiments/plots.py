@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from typing import Any
+from typing import Any, cast
 
 import matplotlib.style
 import numpy as np
+import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -16,7 +17,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import Bbox, ScaledTranslation, blended_transform_factory
 
-from experiments.names import ERRORS, base_name
+from experiments.names import ERRORS
 from experiments.stats import (
     SMOOTHED,
     ErrorTable,
@@ -74,6 +75,11 @@ def panels(n: int, width: float, height: float, columns: int, **shared: bool) ->
     return list(axes[:n])
 
 
+def figure_of(axes: list[Axes]) -> Figure:
+    """The figure that axes are in."""
+    return cast(Figure, axes[0].figure)
+
+
 def legend_below(figure: Figure, axes: list[Axes]) -> None:
     """One legend for all panels, below them, in as many columns as have room."""
     lines = {line.get_label(): line for ax in axes for line in ax.get_lines()}
@@ -93,15 +99,11 @@ def legend_below(figure: Figure, axes: list[Axes]) -> None:
     )
 
 
-def binned(x: np.ndarray, y: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Mean of x, and mean and standard deviation of y, in each bin of x that is not empty."""
-    bins = np.digitize(x, edges[1:-1])
-    parts = [(x[bins == b], y[bins == b]) for b in np.unique(bins)]
-    return (
-        np.array([part.mean() for part, _ in parts]),
-        np.array([part.mean() for _, part in parts]),
-        np.array([part.std() for _, part in parts]),
-    )
+def binned(x: np.ndarray, y: np.ndarray, bins: int) -> np.ndarray:
+    """Mean of x, and mean and standard deviation of y, in each of the bins of [0, 1] that is not empty."""
+    means = scipy.stats.binned_statistic(x, [x, y], "mean", bins, (0.0, 1.0)).statistic
+    spread = scipy.stats.binned_statistic(x, y, "std", bins, (0.0, 1.0)).statistic
+    return np.array([*means, spread])[:, ~np.isnan(means[0])]
 
 
 def select(cells: list[Cell], data: str, method: str) -> list[Cell]:
@@ -109,69 +111,42 @@ def select(cells: list[Cell], data: str, method: str) -> list[Cell]:
     return [c for c in cells if c.data == data and c.method == method and not failure(c)]
 
 
-def drift_curves(cells: list[Cell], metric: str, sample_size: int) -> Figure:
-    """Mean error against the drift from training to test prevalence, one panel per data set."""
-    data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
-    curves: dict[str, dict[str, tuple[np.ndarray, ...]]] = {name: {} for name in data}
-    means = np.full((len(methods), len(data)), np.nan)
-    for j, name in enumerate(data):
-        for i, method in enumerate(methods):
-            if found := select(cells, name, method):
-                drift = np.concatenate([np.abs(c.true - c.train_prevalence) for c in found])
-                error = np.concatenate([errors(c, metric, sample_size) for c in found])
-                curves[name][method] = binned(drift, error, np.linspace(0.0, 1.0, 11))
-                means[i, j] = error.mean()
-    # Apart from the errors: they may import QuaPy, which would change the settings half way.
-    return draw_curves(curves, drift_looks(methods, means), base_name(metric))
-
-
-def drift_looks(methods: list[str], means: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Look of each method's curve: of many methods, all but those of best mean rank are grey."""
-    looks = {method: {"label": literal(method), **look(k)} for k, method in enumerate(methods)}
-    if len(methods) > MOST:
-        for k in np.argsort(average_ranks(means), kind="stable")[IN_COLOUR:]:
-            looks[methods[k]] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
-    return looks
-
-
-def top_of(
-    lines: dict[str, tuple[np.ndarray, ...]], looks: dict[str, dict[str, Any]]
-) -> float | None:
-    """End of an axis on which curves in colour have room and grey ones may leave; None for all."""
-    ends = {method: mean.max() for method, (_, mean, _) in lines.items()}
-    coloured = [end for method, end in ends.items() if looks[method]["label"] != OTHERS]
-    return 1.5 * max(coloured) if 0 < len(coloured) < len(ends) and max(coloured) > 0 else None
-
-
 @plain
-def draw_curves(
-    curves: dict[str, dict[str, tuple[np.ndarray, ...]]],
-    looks: dict[str, dict[str, Any]],
-    metric: str,
-) -> Figure:
-    """Draw the drift curves of each data set and method.
+def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figure:
+    """Mean error against the drift from training to test prevalence, one panel per data set.
 
-    Errors that divide by prevalences have a logarithmic axis: they are greater by orders of
-    magnitude where a class is rare.
+    Of many methods, all but those of best mean rank are grey, and may leave the panel. Errors that divide by
+    prevalences have a logarithmic axis: they are greater by orders of magnitude where a class is rare.
     """
-    axes = panels(len(curves), 4.2, 3.6, COLUMNS)
-    for ax, (data, lines) in zip(axes, curves.items(), strict=True):
-        for method, (x, mean, _) in lines.items():
-            ax.plot(x, mean, markersize=5, **looks[method])
+    looks = [{"label": literal(method), **look(k)} for k, method in enumerate(table.methods)]
+    if len(looks) > MOST:
+        for k in np.argsort(average_ranks(table.means), kind="stable")[IN_COLOUR:]:
+            looks[k] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
+    axes = panels(len(table.data), 4.2, 3.6, COLUMNS)
+    for ax, data in zip(axes, table.data, strict=True):
+        ends: dict[bool, list[float]] = {True: [], False: []}
+        for method, style in zip(table.methods, looks, strict=True):
+            if found := select(cells, data, method):
+                drift = np.concatenate([np.abs(c.true - c.train_prevalence) for c in found])
+                error = np.concatenate([errors(c, table.metric, sample_size) for c in found])
+                x, mean, _ = binned(drift, error, 10)
+                ax.plot(x, mean, markersize=5, **style)
+                ends[style["label"] != OTHERS].append(mean.max())
         ax.set_title(literal(data), fontsize=11)
         ax.set_xlim(left=0.0)
-        if metric in SMOOTHED and any((mean > 0.0).any() for _, mean, _ in lines.values()):
+        highest = max(ends[True], default=0.0)
+        if table.metric in SMOOTHED and max(highest, *ends[False], 0.0) > 0.0:
             ax.set_yscale("log")
             log_ticks(ax.yaxis)
         else:
-            ax.set_ylim(bottom=0.0, top=top_of(lines, looks))
+            ax.set_ylim(bottom=0.0, top=1.5 * highest if highest and ends[False] else None)
         ax.grid(alpha=0.3)
-    figure = axes[0].figure
     # Not as a label of the figure, where the legend would cover it.
     for ax in axes[-COLUMNS:]:
         ax.set_xlabel("drift |p′ − p| from training to test")
     for ax in axes[::COLUMNS]:
-        ax.set_ylabel(ERRORS[metric])
+        ax.set_ylabel(ERRORS[table.metric])
+    figure = figure_of(axes)
     legend_below(figure, axes)
     return figure
 
@@ -187,10 +162,9 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
     for index, (ax, method) in enumerate(zip(axes, methods, strict=True)):
         ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=1.0)
         if found := select(cells, data, method):
-            true, estimated = (
-                np.concatenate([getattr(c, part) for c in found]) for part in ("true", "estimated")
-            )
-            x, mean, spread = binned(true, estimated, np.linspace(0.0, 1.0, 22))
+            true = np.concatenate([c.true for c in found])
+            estimated = np.concatenate([c.estimated for c in found])
+            x, mean, spread = binned(true, estimated, 21)
             colour = look(index)["color"]
             ax.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
             ax.plot(x, mean, color=colour, linewidth=1.6)
@@ -198,12 +172,12 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
             ax.text(0.95, 0.1, "no result", ha="right", color="0.35")
         ax.set_title(literal(method, 26), fontsize=9)
         ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
-        ax.set_xticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
-        ax.set_yticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
+        for set_ticks in (ax.set_xticks, ax.set_yticks):
+            set_ticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
         # Also above a gap in the last row.
         ax.tick_params(labelbottom=index + 4 >= len(methods))
         ax.grid(alpha=0.3)
-    figure = axes[0].figure
+    figure = figure_of(axes)
     figure.suptitle(literal(data, 60), fontsize=12)
     figure.supxlabel("true prevalence", fontsize=11)
     figure.supylabel("estimated prevalence", fontsize=11)
@@ -221,13 +195,14 @@ def mean_seconds(cells: list[Cell], table: ErrorTable) -> np.ndarray:
 
 def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
     """Write names beside points, moved up or down where they would cover a point or each other."""
-    figure = ax.figure
+    figure = figure_of([ax])
     figure.draw_without_rendering()
     frame, pixel = ax.get_window_extent(), figure.dpi / 72.0
     points = ax.transData.transform(np.column_stack([x, y]))
     taken = [Bbox([point - 5 * pixel, point + 5 * pixel]) for point in points]
     for k in np.argsort(y):
         side = 1 if points[k, 0] < frame.x0 + 0.6 * frame.width else -1
+        line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4}
         label = ax.annotate(
             literal(names[k]),
             (x[k], y[k]),
@@ -236,14 +211,7 @@ def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> No
             ha="left" if side == 1 else "right",
             va="center",
             fontsize=9,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": "0.6",
-                "linewidth": 0.7,
-                "shrinkA": 0,
-                "shrinkB": 4,
-                "relpos": (0.0 if side == 1 else 1.0, 0.5),
-            },
+            arrowprops={**line, "relpos": (0.0 if side == 1 else 1.0, 0.5)},
         )
         # The layout is done: labels must not move the points any more.
         label.set_in_layout(False)
@@ -287,7 +255,7 @@ def time_quality(cells: list[Cell], table: ErrorTable) -> Figure:
     figure = Figure(figsize=(7.2, 4.8), layout="constrained")
     ax = figure.subplots()
     for k in shown:
-        style = look(k)
+        style = look(int(k))
         ax.plot(seconds[k], table.averages[k], style["marker"], color=style["color"], markersize=8)
     ax.margins(y=0.15)
     ax.set_xscale("log")

@@ -131,21 +131,19 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
     return blocks
 
 
-def drift_block(cells: list[Cell], metric: str, sample_size: int) -> Picture:
+def drift_block(cells: list[Cell], table: ErrorTable, sample_size: int) -> Picture:
     """Error against drift."""
-    data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
-    scale = " (log scale)" if metric in SMOOTHED else ""
-    caption = (
-        f"{as_title(in_words(metric))}{scale} against the drift of the prevalence, in bins of 0.1."
-    )
-    if len(methods) > plots.MOST:
+    scale = " (log scale)" if table.metric in SMOOTHED else ""
+    words = in_words(table.metric)
+    caption = f"{as_title(words)}{scale} against the drift of the prevalence, in bins of 0.1."
+    if len(table.methods) > plots.MOST:
         caption += f" In colour: the {plots.IN_COLOUR} methods of best mean rank; others may leave the panel."
-    figure = plots.drift_curves(cells, metric, sample_size)
     alt = (
-        f"Line plot of {in_words(metric)} against drift for {', '.join(methods)}; "
-        f"one panel each for {', '.join(data)}."
+        f"Line plot of {words} against drift for {', '.join(table.methods)}; "
+        f"one panel each for {', '.join(table.data)}."
     )
-    return Picture(f"drift-{metric}", plots.png(figure), caption, alt)
+    png = plots.png(plots.drift_curves(cells, table, sample_size))
+    return Picture(f"drift-{table.metric}", png, caption, alt)
 
 
 def time_block(cells: list[Cell], table: ErrorTable) -> Picture:
@@ -173,7 +171,7 @@ def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool)
         *error_blocks(table, sample_size),
         *(failure_blocks(cells) if first else []),
         *ranking_blocks(rank(table), table.metric),
-        drift_block(cells, table.metric, sample_size),
+        drift_block(cells, table, sample_size),
         time_block(cells, table),
     ]
 
@@ -243,23 +241,8 @@ def write_report(
 ) -> Path:
     """Write report.html, report.md with its figures, results.csv and samples.csv; the path of the first.
 
-    Parameters
-    ----------
-    cells : list of Cell
-        At most one for each data set, method and seed; those of the same data set and seed are on
-        the same samples.
-    folder : Path
-        Where to write; made if need be.
-    title : str
-        Title of the report.
-    setting : dict
-        What was compared how: shown as a table.
-    command : str
-        What to type to repeat it.
-    metrics : list of str
-        QuaPy's names of the errors to report.
-    sample_size : int
-        Rows of each sample.
+    There is at most one cell for each data set, method and seed, and those of the same data set and seed are on the
+    same samples. The setting says what was compared how, the command what to type to repeat it.
     """
     if not cells or not metrics:
         raise ValueError("a report needs at least one cell and one metric")

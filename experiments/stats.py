@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import quapy.error
 import scipy.stats
 
 from experiments.names import base_name
@@ -83,9 +84,6 @@ def errors(cell: Cell, metric: str, sample_size: int) -> np.ndarray:
     Errors that divide by prevalences are smoothed by 1/(2 sample_size).
     """
     name = base_name(metric)
-    # Only here, because importing QuaPy takes seconds and changes matplotlib's settings.
-    import quapy.error
-
     true, estimated = (np.stack([1.0 - p, p], axis=-1) for p in (cell.true, cell.estimated))
     smoothing = {"eps": 1.0 / (2.0 * sample_size)} if name in SMOOTHED else {}
     return getattr(quapy.error, name)(true, estimated, **smoothing)

@@ -138,20 +138,8 @@ def compute(
 ) -> list[dict]:
     """Records of all tasks, in their order: those that are in the folder, and the others, computed now.
 
-    Parameters
-    ----------
-    function : callable
-        From a task to its record.
-    tasks, keys : list
-        What to compute, and what it is filed under.
-    folder : Path
-        Where records are kept, each written as soon as it is finished.
-    what : str
-        What the records are called, in the plural.
-    jobs : int, default=1
-        Processes; without effect on a Dask cluster (see `on_dask`), where all workers are used.
-    retry : bool, default=False
-        Whether to compute anew what has an ``error``.
+    Records are filed under the keys, each as soon as it is finished, and called ``what``, in the plural. With ``retry``
+    those with an ``error`` are computed anew. On a Dask cluster (see `on_dask`) all workers are used, not ``jobs``.
     """
     store = Store(folder)
     found: dict[int, dict] = {}

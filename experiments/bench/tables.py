@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.plots import panels, plain, png
+from experiments.plots import figure_of, panels, plain, png
 from experiments.rendering import Block, Grid, Picture, Text, write_page
 from experiments.report import aligned, machine_blocks, processor
 from experiments.store import replacing
@@ -134,4 +134,4 @@ def draw(tables: dict[str, BenchTable]) -> Figure | None:
         ax.set_title(tables[name].title, fontsize=10, wrap=True)
         ax.grid(alpha=0.3)
         ax.legend(fontsize=8)
-    return axes[0].get_figure(root=True)
+    return figure_of(axes)

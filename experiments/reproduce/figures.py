@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.plots import panels, plain
+from experiments.plots import figure_of, panels, plain
 from experiments.reproduce.pieces import FACTORS, MEASURE, METHODS, label
 from quapy_nemsis import get_measure
 
@@ -41,7 +41,7 @@ def _by_method(figure: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]
 
 
 def _with_legend(axes: list[Axes]) -> Figure:
-    figure = axes[0].get_figure(root=True)
+    figure = figure_of(axes)
     handles = axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4)
     return figure
@@ -91,7 +91,7 @@ def _draw_tradeoff(figure: str, frame: pd.DataFrame) -> Figure:
         other.plot(kld.index, kld, ls="--", label="KLD", **red)
         other.set_yscale("log")
         other.set_ylabel("KLD", color=red["color"])
-    return axes[0].get_figure(root=True)
+    return figure_of(axes)
 
 
 def _draw_bars(figure: str, frame: pd.DataFrame) -> Figure:
