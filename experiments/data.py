@@ -64,9 +64,7 @@ def describe(dataset: DataSet) -> str:
     if loaded.missing:
         names = listed(list(loaded.missing), 5)
         facts.append(f"{sum(loaded.missing.values()):,} missing values filled in, in {names}")
-    left_out: dict[str, list[str]] = {}
-    for name, reason in unused(loaded.features).items():
-        left_out.setdefault(reason, []).append(name)
+    left_out = unused(loaded.features)
     facts += [f"not used because {why}: {listed(names, 5)}" for why, names in left_out.items()]
     return "; ".join(facts)
 
@@ -85,15 +83,7 @@ def prepare(dataset: DataSet, seed: int, test_size: float = TEST_SIZE) -> tuple:
 
 
 def fetch(name: str) -> Path:
-    """Download a known set into the cache folder, as npz.
-
-    Raises
-    ------
-    ValueError
-        If the set is not known, or cannot be downloaded.
-    OSError
-        If the download fails.
-    """
+    """Download a known set into the cache folder, as npz; OSError if the download fails."""
     known = known_sets()
     if name not in known:
         raise ValueError(f"unknown data set {name!r}; known are {', '.join(known)}")

@@ -10,7 +10,6 @@ import difflib
 import gzip
 import hashlib
 import io
-import logging
 import numbers
 import os
 import re
@@ -35,7 +34,6 @@ UNREADABLE = (
     *(ValueError, OSError, EOFError, KeyError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-logger = logging.getLogger(__name__)
 
 
 class Fault(ValueError):
@@ -55,16 +53,10 @@ class LabelledData:
 
 
 def load_file(path: Path, target: str | None, positive: str | None) -> LabelledData:
-    """Read a data file.
+    """Read a data file, whose suffix tells the format.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its suffix tells the format.
-    target : str or None
-        The column of the labels; needed for CSV and Parquet, without effect for npz and LIBSVM.
-    positive : str or None
-        The positive label, as text; all other labels are negative. None takes the greater of two.
+    The target is the column of the labels, which CSV and Parquet files need. The positive label is given as text; all
+    other labels are negative. None takes the greater of two.
     """
     path = Path(path)
     suffix = known_suffix(path)
@@ -146,19 +138,17 @@ def check_widths(path: Path, separator: str, every: bool) -> None:
     with a warning, and it fills up short rows, so that these end in a missing value.
     """
     with opened(path) as file:
+        csv.field_size_limit(2**31 - 1)  # texts may be long
         rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=separator)
-        try:
-            width = len(next(filter(None, rows)))
-            for row in filter(None, rows):
-                ends_open = len(row) == width + 1 and not row[-1]
-                if len(row) != width and not ends_open and "".join(row).strip():
-                    wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
-                    hint = "is the separator right?" if width == 1 else "repair or quote it"
-                    raise Fault(f"{wrong}; {hint}")
-                if not every:
-                    return
-        except csv.Error as error:  # a field of more than 128 KiB
-            logger.info("%s: the lengths of the rows were not compared: %s", path, error)
+        width = len(next(filter(None, rows)))
+        for row in filter(None, rows):
+            ends_open = len(row) == width + 1 and not row[-1]
+            if len(row) != width and not ends_open and "".join(row).strip():
+                wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
+                hint = "is the separator right?" if width == 1 else "repair or quote it"
+                raise Fault(f"{wrong}; {hint}")
+            if not every:
+                return
 
 
 def parse_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,6 @@ DENSE_LIMIT = 10**8
 #: Share of nonzero entries up to which whole numbers in a sparse matrix are taken for term counts.
 MOST_DENSE_TEXT = 0.05
 NUMBERS = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")
-
-logger = logging.getLogger(__name__)
 
 
 def text(label: Any) -> str:
@@ -74,8 +70,7 @@ def are_term_counts(features: Any) -> bool:
 def preparer(features: Any, counts: bool = False) -> Any:
     """A transformer, not fitted, that makes finite numbers of features such as these.
 
-    Call it with the training part and fit it there. Constant columns are dropped with a note in the
-    log; identifiers, free text and columns that are neither numbers nor text with a warning. With
+    Call it with the training part and fit it there. Columns that are not used (see `unused`) are dropped. With
     ``counts`` the features are term counts (see `are_term_counts`) and are weighted by tf-idf.
     """
     if counts:
@@ -91,8 +86,6 @@ def preparer(features: Any, counts: bool = False) -> Any:
 def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
     """The transformer of the columns of use: medians and scaling, or one column per text."""
     uses = {name: use(frame[name]) for name in frame}
-    for reason in ("constant", "identifier", "other"):
-        report(reason, [name for name in uses if uses[name] == reason])
     median = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     frequent = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
     codes = OneHotEncoder(
@@ -103,27 +96,19 @@ def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
         "text": make_pipeline(FunctionTransformer(as_texts), frequent, codes),
     }
     chosen = [(k, step, [name for name in uses if uses[name] == k]) for k, step in steps.items()]
-    if not any(names for _, _, names in chosen):
+    if not set(steps) & set(uses.values()):
         raise ValueError(f"no column can be used, of {listed(list(frame.columns))}")
     return ColumnTransformer(chosen, sparse_threshold=0.0)
 
 
-def unused(features: Any) -> dict[str, str]:
-    """Columns of a table that are not used, and why."""
-    if not isinstance(features, pd.DataFrame):
-        return {}
+def unused(features: Any) -> dict[str, list[str]]:
+    """The columns of a table that are not used, by the reason."""
     why = {"constant": "constant", "identifier": "all values differ", "other": "no number or text"}
-    uses = {name: use(features[name]) for name in features}
-    return {name: why[found] for name, found in uses.items() if found in why}
-
-
-def report(reason: str, names: list[str]) -> None:
-    """Tell which columns are dropped, if any: constant ones in the log, others as a warning."""
-    if names and reason == "constant":
-        logger.info("dropped columns, constant or all missing: %s", listed(names))
-    elif names:
-        why = "all values differ" if reason == "identifier" else "neither numbers nor text"
-        warnings.warn(f"dropped columns, {why}: {listed(names)}", stacklevel=4)
+    found: dict[str, list[str]] = {}
+    for name in features if isinstance(features, pd.DataFrame) else ():
+        if (reason := use(features[name])) in why:
+            found.setdefault(why[reason], []).append(name)
+    return found
 
 
 def as_floats(values: Any) -> Any:
