@@ -34,7 +34,7 @@ Maker = Callable[[Any, np.ndarray, int], Any]
 def measure_for(learner: str, name: str) -> str:
     """The name of a measure, if the learner can optimise it."""
     measure = get_measure(name)
-    families = {
+    families: dict[str, Any] = {
         "NEMSIS": NestedMeasure,
         "SCAN": PseudoMeasure,
         "CAN": (NestedMeasure, PseudoMeasure),
@@ -66,7 +66,7 @@ def learner(name: str, objective: str = "") -> Maker:
     if kind == "CAN":
         return lambda X, y, seed: CANClassifier(measure)
     online = NEMSISClassifier if kind == "NEMSIS" else SCANClassifier
-    options = {"estimates": "surrogate"} if surrogate else {}
+    options: dict[str, Any] = {"estimates": "surrogate"} if surrogate else {}
     return lambda X, y, seed: online(measure, random_state=seed, **options)
 
 

@@ -62,7 +62,7 @@ def literal(text: str, width: int = 34) -> str:
     return textwrap.fill(text, width).replace("$", r"\$")
 
 
-def panels(n: int, width: float, height: float, columns: int, **shared: bool) -> list[Axes]:
+def panels(n: int, width: float, height: float, columns: int, **shared: Any) -> list[Axes]:
     """Axes of a new figure, side by side in rows of some columns; the last row may be shorter."""
     columns = min(n, columns)
     rows = math.ceil(n / columns)

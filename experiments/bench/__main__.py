@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
     }
     for name, package in NEEDED.items():
         if not importlib.util.find_spec(package):
-            found[name] = lambda package=package: f"it needs {package}"
+            found[name] = partial(str, f"it needs {package}")
     if not processes.can_measure_memory():
         found["memory"] = lambda: "it needs Linux"
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,9 @@ def one_pass(X: Any, y: np.ndarray, measure: Any = "q", **options: Any) -> Calla
     return lambda: learner.fit(X, y).history_["seconds"][-1]
 
 
-def fitting(learner: Any, X: Any, y: np.ndarray) -> Callable[[], None]:
+def fitting(learner: Any, X: Any, y: np.ndarray) -> Callable[[], Any]:
     """A task: a whole fit, timed from outside."""
-
-    def task() -> None:
-        learner.fit(X, y)
-
-    return task
+    return partial(learner.fit, X, y)
 
 
 def product(X: Any, threads: int | None = None) -> Callable[[], None]:
@@ -107,16 +104,14 @@ def width(n_rows: int, repeats: int) -> BenchTable:
         n = max(min(20 * n_rows // d, n_rows), 200)
         X, y = gaussian(n, d)
         single, full = X.astype(np.float32), scipy.sparse.csr_matrix(X)
-        best = best_of(
-            repeats,
-            **{
-                "NEMSIS, float64": one_pass(X, y),
-                "NEMSIS, float32": one_pass(single, y),
-                "NEMSIS, CSR": one_pass(full, y),
-                "SGDClassifier": fitting(sgd(), X, y),
-                "X @ w": product(X, 1),
-            },
-        )
+        tasks: dict[str, Callable] = {
+            "NEMSIS, float64": one_pass(X, y),
+            "NEMSIS, float32": one_pass(single, y),
+            "NEMSIS, CSR": one_pass(full, y),
+            "SGDClassifier": fitting(sgd(), X, y),
+            "X @ w": product(X, 1),
+        }
+        best = best_of(repeats, **tasks)
         table.rows.append({"features": d, **{k: 1e9 * s / n for k, s in best.items()}})
     table.note = "Nanoseconds a row. All features are nonzero; X @ w on one thread; SGDClassifier with all of its fit."
     return table
@@ -128,14 +123,8 @@ def nonzeros(n_rows: int, repeats: int) -> BenchTable:
     for number in NONZEROS:
         n = max(min(3 * n_rows // number, n_rows // 5), 200)
         X, y = bags(n, 100_000, number)
-        best = best_of(
-            repeats,
-            **{
-                "NEMSIS": one_pass(X, y),
-                "SGDClassifier": fitting(sgd(), X, y),
-                "X @ w": product(X, 1),
-            },
-        )
+        tasks: dict[str, Callable] = {"NEMSIS": one_pass(X, y), "X @ w": product(X, 1)}
+        best = best_of(repeats, **tasks, SGDClassifier=fitting(sgd(), X, y))
         table.rows.append({"nonzeros": number, **{k: 1e9 * s / n for k, s in best.items()}})
     table.note = "Nanoseconds a row; few rows for many nonzeros, so that the widths cost alike."
     return table
@@ -199,27 +188,16 @@ def side_by_side(n_rows: int, repeats: int) -> BenchTable:
 
     def walk(measure: str, number: int) -> None:
         steps = [0.1] if number == 1 else np.geomspace(1e-3, 10.0, number).tolist()
-        candidates = [
-            NEMSISClassifier(measure, **{**ONE, "eta0": step})._settings() for step in steps
-        ]
+        learners = (NEMSISClassifier(measure, **{**ONE, "eta0": step}) for step in steps)
+        candidates: Any = [learner._settings() for learner in learners]
         states = [State.start(X.shape[1], settings) for settings in candidates]
         State.walk_together(states, as_rows(X), y, order, candidates)
 
-    table = BenchTable(
-        "side by side", f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"
-    )
+    title = f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"
+    table = BenchTable("side by side", title)
     for measure in ("kld", "q"):
-        tasks = {
-            str(number): lambda measure=measure, number=number: walk(measure, number)
-            for number in (1, 10, 40)
-        }
-        best = best_of(max(repeats // 2, 1), **tasks)
-        table.rows += [
-            {
-                "step sizes": f"{name}, {measure}",
-                "ms": 1e3 * seconds,
-                "/ one": seconds / best["1"],
-            }
-            for name, seconds in best.items()
-        ]
+        tasks = {str(number): partial(walk, measure, number) for number in (1, 10, 40)}
+        for name, seconds in (best := best_of(max(repeats // 2, 1), **tasks)).items():
+            row = {"step sizes": f"{name}, {measure}", "ms": 1e3 * seconds}
+            table.rows.append({**row, "/ one": seconds / best["1"]})
     return table

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from experiments.bench.tables import BenchTable
 
 _FIT = """
@@ -91,27 +93,19 @@ def memory(n_rows: int, gigabytes: float, folder: Path) -> BenchTable:
     """Peak memory of a fit beyond its X, and of a stream beyond the start of the interpreter."""
     (peak,) = run_python(_FIT.replace("ROWS", str(n_rows)))
     start, imported, highest, rows = stream_memory(gigabytes, folder)
-    return BenchTable(
-        "memory",
-        "Peak memory",
-        [
-            {
-                "what": f"fit beyond X, {n_rows:,} x 54",
-                "MB": peak / 2**20,
-                "bytes a row": peak / n_rows,
-            },
-            {
-                "what": f"imports beyond the interpreter's {start:.0f} MB",
-                "MB": imported - start,
-                "bytes a row": 0.0,
-            },
-            {
-                "what": f"stream of {gigabytes:g} GB, {rows:,} x 50, beyond the interpreter",
-                "MB": highest - start,
-                "bytes a row": (highest - start) * 2**20 / rows,
-            },
-        ],
-    )
+    found = {
+        f"fit beyond X, {n_rows:,} x 54": (peak / 2**20, n_rows),
+        f"imports beyond the interpreter's {start:.0f} MB": (imported - start, np.inf),
+        f"stream of {gigabytes:g} GB, {rows:,} x 50, beyond the interpreter": (
+            highest - start,
+            rows,
+        ),
+    }
+    lines = [
+        {"what": what, "MB": size, "bytes a row": size * 2**20 / number}
+        for what, (size, number) in found.items()
+    ]
+    return BenchTable("memory", "Peak memory", lines)
 
 
 def start(repeats: int) -> BenchTable:

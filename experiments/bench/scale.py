@@ -112,7 +112,7 @@ def dask(dataset: DataSet, partitions: int = 2) -> BenchTable:
     rows = -(-len(y) // partitions)
     table = BenchTable("dask", f"{dataset.name}, {X.shape[0]:,} x {X.shape[1]}, on a cluster")
 
-    def measured(how: str, who: str, task: Callable[[], NEMSISClassifier]) -> NEMSISClassifier:
+    def measured(how: str, who: str, task: Callable[[], Any]) -> Any:
         task()  # loads the kernels
         begin = time.perf_counter()
         fitted = task()
@@ -124,23 +124,24 @@ def dask(dataset: DataSet, partitions: int = 2) -> BenchTable:
         table.rows.append({**entry, "q": q, "KLD": kld})
         return fitted
 
-    chosen = NEMSISClassifier("q", random_state=0)
-    chosen = measured("5 passes, step chosen", "serial", lambda: clone(chosen).fit(X, y))
-    learners = {"5 passes, step chosen": clone(chosen)}
+    def fit_clone(how: str) -> Any:
+        return clone(learners[how]).fit(X, y)
+
+    first = "5 passes, step chosen"
+    learners = {first: NEMSISClassifier("q", random_state=0)}
+    chosen = measured(first, "serial", partial(fit_clone, first))
     for n_passes in (5, 50):
         steps = {"eta0": chosen.eta0_, "radius": chosen.radius_, "n_passes": n_passes}
         how = f"{n_passes} passes, step given"
-        learners[how] = clone(chosen).set_params(**steps)
-        measured(how, "serial", lambda how=how: clone(learners[how]).fit(X, y))
+        learners[how] = clone(learners[first]).set_params(**steps)
+        measured(how, "serial", partial(fit_clone, how))
     for workers, who in ((1, "1 worker"), (2, "2 workers")):
         with LocalCluster(n_workers=workers, **WORKERS) as cluster, Client(cluster) as client:
-            blocks = client.scatter(
-                [(X[a : a + rows], y[a : a + rows]) for a in range(0, len(y), rows)]
-            )
+            parts = [slice(a, a + rows) for a in range(0, len(y), rows)]
+            blocks = client.scatter([(X[part], y[part]) for part in parts])
             for how, learner in learners.items():
                 measured(how, who, partial(fit, learner, blocks))
     table.rows.sort(key=lambda row: list(learners).index(row["how"]))
-    table.note = (
-        f"{partitions} partitions, on the workers beforehand. A step size is chosen on the client."
-    )
+    where = f"{partitions} partitions, on the workers beforehand."
+    table.note = f"{where} A step size is chosen on the client."
     return table

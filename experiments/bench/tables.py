@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ class BenchTable:
 
     name: str
     title: str
-    rows: list[dict[str, str | float]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     note: str = ""
 
     def grid(self) -> Grid:
@@ -45,19 +46,19 @@ def _text(value: str | float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def best_of(repeats: int, **tasks: Callable[[], float | None]) -> dict[str, float]:
-    """Best time of each task, taken in turns; a task may return its own time instead of being timed from outside."""
+def best_of(repeats: int, **tasks: Callable[[], Any]) -> dict[str, float]:
+    """Best time of each task, taken in turns; a task that returns a number is not timed from outside."""
     best = dict.fromkeys(tasks, np.inf)
     for _ in range(repeats):
         for name, task in tasks.items():
             begin = time.perf_counter()
-            seconds = task()
+            found = task()
             elapsed = time.perf_counter() - begin
-            best[name] = min(best[name], elapsed if seconds is None else seconds)
+            best[name] = min(best[name], found if isinstance(found, float) else elapsed)
     return best
 
 
-def compared(best: dict[str, float], *baselines: str) -> list[dict[str, str | float]]:
+def compared(best: dict[str, float], *baselines: str) -> list[dict[str, Any]]:
     """A row per task: milliseconds, and the ratio to each baseline."""
     return [
         {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -82,15 +84,16 @@ def _draw_tradeoff(figure: str, frame: pd.DataFrame) -> Figure:
     for ax, (name, rows) in zip(axes, sets, strict=True):
         groups = rows.groupby(rows["method"].astype(float))
         ba, kld = groups["ba"], groups["kld"].median().clip(lower=1e-7)
-        blue, red = {"color": "#0072B2", "marker": "o"}, {"color": "#D55E00", "marker": "s"}
-        ax.errorbar(kld.index, ba.mean(), ba.std(ddof=0), capsize=3, label="BA", **blue)
+        blue, red = "#0072B2", "#D55E00"
+        style: dict[str, Any] = {"color": blue, "marker": "o", "capsize": 3}
+        ax.errorbar(kld.index, ba.mean(), ba.std(ddof=0), label="BA", **style)
         ax.set(xlabel="CWeight", title=label(figure, name))
-        ax.set_ylabel("BA", color=blue["color"])
+        ax.set_ylabel("BA", color=blue)
         ax.grid(alpha=0.3)
         other = ax.twinx()
-        other.plot(kld.index, kld, ls="--", label="KLD", **red)
+        other.plot(kld.index, kld, color=red, marker="s", ls="--", label="KLD")
         other.set_yscale("log")
-        other.set_ylabel("KLD", color=red["color"])
+        other.set_ylabel("KLD", color=red)
     return figure_of(axes)
 
 
@@ -102,8 +105,9 @@ def _draw_bars(figure: str, frame: pd.DataFrame) -> Figure:
         kld = rows.groupby("data")["kld"].agg(["min", "median", "max"]).clip(lower=1e-7)
         low, middle, high = kld.reindex(share.index).to_numpy().T
         at = np.arange(len(share)) + (k - 1.5) * width
-        style = {"color": STYLES[method][0], "hatch": ("", "//", "..", "xx")[k], "label": method}
-        ax.bar(at, middle, width, yerr=[middle - low, high - middle], capsize=2, **style)
+        spread = [middle - low, high - middle]
+        style: dict[str, Any] = {"color": STYLES[method][0], "hatch": ("", "//", "..", "xx")[k]}
+        ax.bar(at, middle, width, yerr=spread, capsize=2, label=method, **style)
     ticks = [f"{label(figure, name)}\n{100 * p:.1f} %" for name, p in share.items()]
     ax.set_xticks(range(len(share)), ticks, fontsize=8)
     ax.set(yscale="log", ylabel="KLD on test rows")
@@ -117,7 +121,8 @@ def _draw_drift(figure: str, frame: pd.DataFrame) -> Figure:
     for left, right, (name, rows) in zip(axes[::2], axes[1::2], sets, strict=True):
         for method, group in _by_method(figure, rows):
             colour, marker = STYLES[method]
-            style = {"color": colour, "marker": marker, "ms": 5, "capsize": 3, "label": method}
+            style: dict[str, Any] = {"color": colour, "marker": marker, "ms": 5, "capsize": 3}
+            style["label"] = method
             paper = np.array(group["paper"].tolist())
             left.errorbar(FACTORS, paper.mean(axis=0), paper.std(axis=0), **style)
             # Columns are splits; samples of the same prevalence are averaged.
