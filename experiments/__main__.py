@@ -28,19 +28,19 @@ _EXAMPLES = """examples:
   python -m experiments data
       which sets there are, and where the others come from
 
-A run that was stopped goes on with the same command: finished cells are kept in the folder named with --out.
+A run that was stopped continues with the same command: finished cells are kept in the folder named with --out.
 """
 
 
 def processes(text: str) -> int:
-    """A number of processes."""
+    """Read a number of processes."""
     if int(text) == 0:
         raise argparse.ArgumentTypeError("no work is done by 0 processes")
     return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog="python -m experiments",
         description="Quantifiers under drift: comparisons, the paper's figures, data.",

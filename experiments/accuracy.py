@@ -1,7 +1,8 @@
-"""Test values of NEMSIS, SCAN and CAN on real data, with the paper's protocol.
+"""Print test values of NEMSIS, SCAN and CAN on real data, with the paper's protocol.
 
-70/30 stratified split, features standardised on the training part, η₀ out of {1e-4 … 1e4} by the measure on a fifth of
-the training part, then trained on all of it. Run ``python -m experiments.accuracy --data-dir FOLDER``.
+The rows are split 70/30, stratified, and features are standardised on the training part. η₀ is chosen out of
+{1e-4 … 1e4} by the measure on a fifth of the training part; then the learner is trained on all of it. Run
+``python -m experiments.accuracy --data-dir FOLDER``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ GRID = tuple(10.0**k for k in range(-4, 5))
 def choose_eta0(
     learner: NEMSISClassifier | SCANClassifier, X: np.ndarray, y: np.ndarray, seed: int
 ) -> float:
-    """η₀ with the best value on a fifth of the data; ties of a measure that only counts are broken by BA."""
+    """Return the η₀ with the best value on a fifth of the data; ties of a measure that only counts are broken by BA."""
     X_fit, X_val, y_fit, y_val = train_test_split(
         X, y, test_size=0.2, stratify=y, random_state=seed
     )
@@ -50,7 +51,7 @@ def choose_eta0(
 
 
 def online_learner(measure: str, passes: int, seed: int) -> NEMSISClassifier | SCANClassifier:
-    """The learner of a measure's family."""
+    """Return the learner of a measure's family."""
     pseudo = isinstance(get_measure(measure), PseudoMeasure)
     learner = SCANClassifier if pseudo else NEMSISClassifier
     return learner(measure, radius=np.inf, n_passes=passes, random_state=seed)

@@ -1,4 +1,4 @@
-"""How fast the structural SVM is. Run ``python -m experiments.baselines --data-dir FOLDER``.
+"""Show how fast the structural SVM is. Run ``python -m experiments.baselines --data-dir FOLDER``.
 
 KLD over training time next to NEMSIS and 1PMB is Figure 1 of the paper: ``python -m experiments reproduce fig1``.
 """
@@ -22,7 +22,7 @@ CS = tuple(10.0**k for k in range(-2, 5))
 
 
 def timed_fit(learner: SVMPerfClassifier, X: Any, y: np.ndarray) -> float:
-    """Seconds of `fit`, compiled beforehand."""
+    """Return the seconds of `fit`, whose code is compiled beforehand."""
     SVMPerfClassifier(learner.loss, C=1.0, tol=1.0).fit(X[:200], y[:200])
     begin = time.perf_counter()
     learner.fit(X, y)
@@ -30,13 +30,13 @@ def timed_fit(learner: SVMPerfClassifier, X: Any, y: np.ndarray) -> float:
 
 
 def quality(learner: Any, X: Any, y: np.ndarray) -> tuple[float, float]:
-    """KLD and BA."""
+    """Return KLD and BA."""
     labels = learner.predict(X)
     return abs(NegKLD().score(y, labels)), BA().score(y, labels)
 
 
 def fold(folder: Path, name: str) -> tuple:
-    """The split that the source of a data set has (``fold``, 0 for training): X, y, X_test, y_test.
+    """Return the split that the source of a data set has (``fold``, 0 for training): X, y, X_test, y_test.
 
     Without one, 70 % of the rows at random are for training.
     """
@@ -51,7 +51,7 @@ def fold(folder: Path, name: str) -> tuple:
 
 
 def over_C(folder: Path, tol: float) -> None:
-    """SVM(KLD) on adult, for each C."""
+    """Print how SVM(KLD) does on adult, for each C."""
     X, y, X_test, y_test = fold(folder, "adult")
     print(f"SVM(KLD) on adult, {X.shape[0]:,} x {X.shape[1]} CSR, tol {tol:g}")
     print("       C  seconds  planes      gap   KLD train  KLD test  BA train  BA test")
@@ -67,7 +67,7 @@ def over_C(folder: Path, tol: float) -> None:
 
 
 def over_rows(folder: Path, C: float) -> None:
-    """Time of SVM(KLD) on more and more rows of cod-rna, with the slope of log time over log n."""
+    """Print the time of SVM(KLD) on more and more rows of cod-rna, with the slope of log time over log n."""
     loaded = load(locate("cod-rna", folder))
     X, y = StandardScaler().fit_transform(loaded.features), loaded.y
     order = np.random.default_rng(0).permutation(len(y))
@@ -85,7 +85,7 @@ def over_rows(folder: Path, C: float) -> None:
 
 
 def two_dimensional(folder: Path) -> None:
-    """Losses of two rates on the training part of ijcnn1."""
+    """Print how losses of two rates do on the training part of ijcnn1."""
     X, y, X_test, y_test = prepare(locate("ijcnn1", folder), seed=0)
     print(f"\nLosses of two rates on ijcnn1, {X.shape[0]:,} x {X.shape[1]}")
     print("loss        C  seconds  planes      gap  loss train  BA test")

@@ -1,4 +1,4 @@
-"""Which data sets there are and where their files lie. Nothing slow is imported here."""
+"""A catalogue knows which data sets there are and where their files lie. Nothing slow is imported here."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PAPER = (
 
 
 def known_sets() -> dict[str, KnownSet]:
-    """The paper's eight sets, and QuaPy's binary ones."""
+    """Return the paper's eight sets, and QuaPy's binary ones."""
     from quapy.data.datasets import REVIEWS_SENTIMENT_DATASETS, UCI_BINARY_DATASETS
 
     quapy = [KnownSet(f"uci.{name}", quapy=name) for name in UCI_BINARY_DATASETS]
@@ -65,25 +65,25 @@ def known_sets() -> dict[str, KnownSet]:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
+    """Return the folder where downloads are kept."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "quapy-nemsis" / "data"
 
 
 def folders(data_dir: Path | None) -> list[Path]:
-    """Where named sets are looked for, in this order."""
+    """Return the folders where named sets are looked for, in this order."""
     given = (data_dir, os.environ.get(FOLDER_VARIABLE), cache_folder())
     return [Path(folder) for folder in given if folder]
 
 
 def find(name: str, data_dir: Path | None = None) -> Path | None:
-    """The file of a named set, if there is one."""
+    """Return the file of a named set, or None if there is none."""
     paths = (folder / f"{name}{suffix}" for folder in folders(data_dir) for suffix in FORMATS)
     return next((path for path in paths if path.is_file()), None)
 
 
 def known_suffix(path: Path) -> str:
-    """The suffix of a data file, in lower case; a file that is not there or of no known format is refused."""
+    """Return the suffix of a data file, in lower case; refuse a file that is missing or of no known format."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file, or give it with --data-dir")
     if not path.is_file():
@@ -100,7 +100,7 @@ def locate(
     target: str | None = None,
     positive: str | None = None,
 ) -> DataSet:
-    """The data set of a name: an embedded set, a file in a data folder, or the path of a file."""
+    """Return the data set of a name: an embedded set, a file in a data folder, or the path of a file."""
     if name in EMBEDDED:
         return DataSet(name)
     path = find(name, data_dir)

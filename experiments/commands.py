@@ -1,4 +1,4 @@
-"""What the commands of ``python -m experiments`` do, once their arguments are checked."""
+"""Each function here runs a command of ``python -m experiments``, once their arguments are checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPARED = (
 
 
 def describe(datasets: list[catalogue.DataSet], sample_size: int) -> dict[str, str]:
-    """Facts about each data set, which are also printed."""
+    """Print facts about each data set, and return them."""
     facts = {}
     for dataset in datasets:
         facts[dataset.name] = data.describe(dataset)
@@ -67,7 +67,7 @@ def run_compare(options: dict) -> None:
 
 
 def is_of_another_run(path: Path, options: dict) -> bool:
-    """Whether a folder's run compares other things, or compares them otherwise."""
+    """Tell whether a folder's run compares other things, or compares them otherwise."""
     try:
         past = json.loads(path.read_text(encoding="utf-8"))["options"]
         return any(past.get(name) != options[name] for name in COMPARED)
@@ -113,7 +113,7 @@ def finish(run: dict, cells: list[Cell], out: Path) -> None:
 
 
 def run_report(options: dict) -> None:
-    """The report of what a comparison has finished so far; the data need not be there any more."""
+    """Write the report of what a comparison has finished so far; the data need not be there any more."""
     folder = options["folder"]
     path = folder / RUN_FILE
     try:

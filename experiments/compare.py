@@ -33,7 +33,7 @@ class Protocol:
     n_prevalences: int = 21
 
     def on(self, collection: qp.data.LabelledCollection, seed: int) -> Any:
-        """QuaPy's protocol over a collection."""
+        """Return QuaPy's protocol over a collection."""
         options: dict[str, Any] = {"repeats": self.repeats, "random_state": seed}
         if self.name == "APP":
             options["n_prevalences"] = self.n_prevalences
@@ -78,7 +78,7 @@ def _run_record(task: Task) -> dict:
 
 
 def keys(tasks: list[Task]) -> list[dict]:
-    """What cells are filed under: all that determines them, as plain JSON."""
+    """Return the keys that cells are filed under: all that determines them, as plain JSON."""
     code = provenance(*COMPUTING)
     return [
         {
@@ -96,18 +96,18 @@ def keys(tasks: list[Task]) -> list[dict]:
 
 
 def run(tasks: list[Task], folder: Path, jobs: int = 1, retry: bool = False) -> list[Cell]:
-    """Cells of all tasks, in their order (see `experiments.store.compute`)."""
+    """Return the cells of all tasks, in their order (see `experiments.store.compute`)."""
     options: dict[str, Any] = {"what": "cells", "jobs": jobs, "retry": retry}
     records = compute(_run_record, tasks, keys(tasks), folder, **options)
     return [Cell.from_record(record) for record in records]
 
 
 def file_names(tasks: list[Task], folder: Path) -> list[str]:
-    """Files of the cells of all tasks, whether they are there or not."""
+    """Return the file names of the cells of all tasks, whether they exist or not."""
     return [Store(folder).path(key).name for key in keys(tasks)]
 
 
 def finished(names: list[str], folder: Path) -> list[Cell]:
-    """Cells of those of the files that are there."""
+    """Return the cells of those files that exist."""
     found = (Store.read(folder / name) for name in names)
     return [Cell.from_record(entry["record"]) for entry in found if entry is not None]

@@ -22,10 +22,10 @@ TEST_SIZE = 0.3
 
 
 def embedded(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Data that need no file.
+    """Return data that need no file.
 
-    breast_cancer (malignant is 1), digits (an 8 against the rest), and drift: 60,000 generated rows, 5 % positive, the
-    classes overlapping Gaussians with unequal spread, so that no linear model is exact.
+    They are breast_cancer (malignant is 1), digits (an 8 against the rest), and drift: 60,000 generated rows, 5 % of
+    them positive. Its classes are overlapping Gaussians with unequal spread, so that no linear model is exact.
     """
     if name == "breast_cancer":
         X, y = load_breast_cancer(return_X_y=True)
@@ -39,12 +39,12 @@ def embedded(name: str) -> tuple[np.ndarray, np.ndarray]:
         X = rng.normal(size=(60_000, 20)) * np.where(y == 1, 1.6, 1.0)[:, np.newaxis]
         X[:, :5] += 0.9 * y[:, np.newaxis]
         return X, y
-    raise ValueError(f"unknown embedded data set {name!r}; known are {', '.join(EMBEDDED)}")
+    raise ValueError(f"unknown embedded data set {name!r}; choose from {', '.join(EMBEDDED)}")
 
 
 @cache
 def load(dataset: DataSet) -> LabelledData:
-    """The features and labels of a data set, read once per process."""
+    """Return the features and labels of a data set, which are read once per process."""
     if dataset.path is not None:
         return load_file(dataset.path, dataset.target, dataset.positive)
     X, y = embedded(dataset.name)
@@ -53,7 +53,7 @@ def load(dataset: DataSet) -> LabelledData:
 
 
 def describe(dataset: DataSet) -> str:
-    """What there is to know about a data set before methods are compared on it."""
+    """Return what there is to know about a data set before methods are compared on it."""
     loaded = load(dataset)
     rows, width = loaded.features.shape
     facts = [f"{rows:,} rows, {width:,} features, {100 * loaded.y.mean():.2f} % positive"]
@@ -70,7 +70,7 @@ def describe(dataset: DataSet) -> str:
 
 
 def prepare(dataset: DataSet, seed: int, test_size: float = TEST_SIZE) -> tuple:
-    """A stratified split, with features prepared on its first part: X, y, X_test, y_test; labels are 0 and 1."""
+    """Return a stratified split whose features are prepared on its first part: X, y, X_test, y_test, labels 0 and 1."""
     loaded = load(dataset)
     y, features = loaded.y.astype(int), loaded.features
     train, test = train_test_split(
@@ -83,10 +83,10 @@ def prepare(dataset: DataSet, seed: int, test_size: float = TEST_SIZE) -> tuple:
 
 
 def fetch(name: str) -> Path:
-    """Download a known set into the cache folder, as npz; OSError if the download fails."""
+    """Download a known set into the cache folder, as npz, and return its path."""
     known = known_sets()
     if name not in known:
-        raise ValueError(f"unknown data set {name!r}; known are {', '.join(known)}")
+        raise ValueError(f"unknown data set {name!r}; choose from {', '.join(known)}")
     entry = known[name]
     if entry.manual:
         raise ValueError(f"{name} cannot be downloaded: {entry.manual}")

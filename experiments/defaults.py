@@ -1,8 +1,9 @@
-"""How good are the learners with nothing chosen by the user? Against a full grid of step sizes, and under drift.
+"""Compare the learners' defaults with a full grid of step sizes, and with logistic regression under drift.
 
-For each data set and measure: the test value with defaults, next to the best test value of step sizes {1e-4 … 1e4} with
-five passes each (picked on the test rows themselves, which flatters the grid). Then QuaPy's APP for CC, ACC, PACC and
-EMQ on logistic regression and on our learners. Run ``python -m experiments.defaults --data-dir FOLDER``.
+For each data set and measure, this prints the test value with defaults, next to the best test value of step sizes
+{1e-4 … 1e4} with five passes each (picked on the test rows themselves, which flatters the grid). Then it runs QuaPy's
+APP for CC, ACC, PACC and EMQ on logistic regression and on our learners. Run
+``python -m experiments.defaults --data-dir FOLDER``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ METHODS = (CC, ACC, PACC, EMQ)
 
 
 def classifiers(seed: int) -> dict[str, Any]:
-    """What the aggregations are put on."""
+    """Return the classifiers that the aggregations are put on."""
     return {
         "LR": LogisticRegression(max_iter=1000),
         "LR balanced": LogisticRegression(max_iter=1000, class_weight="balanced"),
@@ -77,7 +78,7 @@ def classifiers(seed: int) -> dict[str, Any]:
 
 
 def drift_errors(dataset: DataSet, seed: int, repeats: int) -> np.ndarray:
-    """Mean absolute error under APP, classifiers by aggregations."""
+    """Return the mean absolute errors under APP: classifiers in rows, aggregations in columns."""
     X, y, X_test, y_test = prepare(dataset, seed)
     test = qp.data.LabelledCollection(X_test, y_test, classes=[0, 1])
     errors = []

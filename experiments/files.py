@@ -87,7 +87,7 @@ def load_file(path: Path, target: str | None, positive: str | None) -> LabelledD
 
 
 def fingerprint(path: Path, block: int = 2**20) -> str:
-    """The sha256 of the file's bytes, in hexadecimal, read in blocks."""
+    """Return the sha256 of the file's bytes, in hexadecimal; the file is read in blocks."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(block):
@@ -96,12 +96,12 @@ def fingerprint(path: Path, block: int = 2**20) -> str:
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file open for reading bytes, unpacked when it is a gz file."""
+    """Open the file for reading bytes, which are unpacked when it is a gz file."""
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def parse_text(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """Features and labels of a CSV or TSV file in UTF-8."""
+    """Return the features and labels of a CSV or TSV file in UTF-8."""
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
         with opened(path) as file, warnings.catch_warnings(record=True) as cut:
@@ -121,7 +121,7 @@ def parse_text(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]
 
 
 def in_plain_words(error: Exception) -> str:
-    """The message of the parser of pandas in plain words."""
+    """Return the message of the parser of pandas in plain words."""
     ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
     if ragged:
         return "line {1} has {2} fields, not {0}; repair or quote it".format(*ragged.groups())
@@ -152,7 +152,7 @@ def check_widths(path: Path, separator: str, every: bool) -> None:
 
 
 def parse_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """Features and labels of a Parquet file; an index that pandas stored in it is left out."""
+    """Return the features and labels of a Parquet file; an index that pandas stored in it is left out."""
     try:
         return split_target(pd.read_parquet(path).reset_index(drop=True), target)
     except ImportError as error:
@@ -160,7 +160,7 @@ def parse_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Seri
 
 
 def split_target(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """The feature columns and the target column."""
+    """Return the feature columns and the target column."""
     frame.columns = frame.columns.map(str)
     names = list(frame.columns)
     if target in names:
@@ -177,7 +177,7 @@ def split_target(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame,
 
 
 def parse_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
-    """Features and labels of an npz file: y and X, or y and the CSR parts. Python objects in it are not loaded."""
+    """Return the features and labels of an npz file: X, or the CSR parts, and y. Python objects are not loaded."""
     if not zipfile.is_zipfile(path):
         raise zipfile.BadZipFile("not a whole npz file")
     parts = {}
@@ -188,7 +188,9 @@ def parse_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
             except ValueError as error:
                 if "allow_pickle" not in str(error):
                     raise
-                why = f"{key!r} holds Python objects, not loaded because they can run code"
+                why = (
+                    f"{key!r} holds Python objects, which are not loaded because they can run code"
+                )
                 raise Fault(f"{why}; save arrays of numbers or strings") from error
     if "y" not in parts or not ("X" in parts or set(CSR_PARTS) <= set(parts)):
         wanted = f"y and X, or y and the CSR parts {', '.join(CSR_PARTS)}"
@@ -203,7 +205,7 @@ def parse_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
 
 
 def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
-    """The CSR matrix of its parts, checked."""
+    """Return the CSR matrix of its parts, and check it."""
     try:
         if "format" in parts and parts["format"].item() not in (b"csr", "csr"):
             raise ValueError(f"the format is {parts['format'].item()!r}")
@@ -217,7 +219,7 @@ def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
 
 
 def parse_libsvm(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
-    """Features and labels of a LIBSVM text file. The first bad line is found by halving."""
+    """Return the features and labels of a LIBSVM text file. The first bad line is found by halving."""
     try:
         return load_svmlight_file(str(path))
     except (ValueError, OverflowError) as error:
@@ -246,10 +248,12 @@ PARSERS: dict[str, Callable[[Path, str | None], tuple[Any, Any]]] = {
 
 
 def is_positive(values: np.ndarray, positive: str | None) -> np.ndarray:
-    """Which of the labels are positive."""
+    """Tell which of the labels are positive."""
     missing = np.flatnonzero(pd.isna(values))
     if len(missing):
-        wrong = f"{len(missing)} rows have no label, first row {missing[0] + 1} of the data"
+        wrong = (
+            f"{len(missing)} rows have no label, the first of them row {missing[0] + 1} of the data"
+        )
         counted = "in text files, NA, None, nan and null also count as missing"
         raise Fault(f"{wrong}; fill them in or remove these rows ({counted})")
     try:
@@ -270,7 +274,7 @@ def is_positive(values: np.ndarray, positive: str | None) -> np.ndarray:
 
 
 def is_same(label: Any, wanted: str) -> bool:
-    """Whether a label is the one given as text; 1 is also 1.0 and +1, True is also true."""
+    """Tell whether a label is the one given as text; 1 is also 1.0 and +1, True is also true."""
     if isinstance(label, bool | np.bool_):
         return text(label).lower() == wanted.lower()
     try:
@@ -281,14 +285,14 @@ def is_same(label: Any, wanted: str) -> bool:
 
 
 def is_infinite(values: Any) -> Any:
-    """Which values are infinite numbers."""
+    """Tell which values are infinite numbers."""
     if isinstance(values, pd.Series):
         return np.isinf(values.astype("float64")) if kind(values) == "number" else np.zeros(1)
     return np.isinf(values)
 
 
 def column_counts(features: Any, test: Callable[[Any], Any]) -> dict[str, int]:
-    """How many values pass the test, of each column where any do; arrays count columns from 0."""
+    """Count the values that pass the test in each column where any do; columns of arrays count from 0."""
     if isinstance(features, pd.DataFrame):
         found = {name: int(test(features[name]).sum()) for name in features}
     elif scipy.sparse.issparse(features):

@@ -32,7 +32,7 @@ Maker = Callable[[Any, np.ndarray, int], Any]
 
 
 def measure_for(learner: str, name: str) -> str:
-    """The name of a measure, if the learner can optimise it."""
+    """Return the name of a measure if the learner can optimise it; refuse it otherwise."""
     measure = get_measure(name)
     families: dict[str, Any] = {
         "NEMSIS": NestedMeasure,
@@ -51,7 +51,7 @@ def measure_for(learner: str, name: str) -> str:
 
 
 def learner(name: str, objective: str = "") -> Maker:
-    """What makes a learner from training rows and a seed; the C of an SVM is chosen on a fifth of the rows."""
+    """Return a function that makes the learner from training rows and a seed, and chooses the C of an SVM."""
     kind, _, surrogate = name.partition("-")
     if kind == "LR":
         weight = "balanced" if name == "LR-balanced" else None
@@ -71,7 +71,7 @@ def learner(name: str, objective: str = "") -> Maker:
 
 
 def method(name: str) -> Maker:
-    """What makes the QuaPy quantifier of a name from training rows and a seed.
+    """Return a function that makes the QuaPy quantifier of a name from training rows and a seed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Names that the commands take, and how the name of a method is read. Nothing slow is imported here."""
+"""Commands take these names, and `parse_method` reads the name of a method. Nothing slow is imported here."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MethodName:
 
 
 def parse_method(name: str) -> MethodName:
-    """The parts of a name; whether the measure or loss exists is not checked here.
+    """Return the parts of a name; whether the measure or loss exists is not checked here.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def parse_method(name: str) -> MethodName:
     found = _LEARNER.fullmatch(inner)
     if found is None:
         raise ValueError(
-            f"unknown method {name!r}; known are {', '.join(AGGREGATIONS)} (also on a learner, as in "
+            f"unknown method {name!r}; choose from {', '.join(AGGREGATIONS)} (also on a learner, as in "
             "ACC(NEMSIS:q)), LR, LR-balanced, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
             "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS)"
         )
@@ -83,8 +83,8 @@ def parse_method(name: str) -> MethodName:
 
 
 def base_name(metric: str) -> str:
-    """The name of an error without the leading m of a mean; unknown names are refused."""
+    """Return the name of an error without the leading m of a mean; refuse unknown names."""
     name = metric.removeprefix("m")
     if name not in ERRORS:
-        raise ValueError(f"unknown metric {metric!r}; known are {', '.join(METRICS)}")
+        raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(METRICS)}")
     return name

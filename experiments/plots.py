@@ -49,7 +49,7 @@ plain = matplotlib.style.context("default")
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, marker and line of a method, the same in all figures."""
+    """Return the colour, marker and line of a method, which are the same in all figures."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[index % len(MARKERS)],
@@ -58,12 +58,12 @@ def look(index: int) -> dict[str, Any]:
 
 
 def literal(text: str, width: int = 34) -> str:
-    """Text that matplotlib shows as it is, in lines of a width: a $ would begin a formula."""
+    """Return text that matplotlib shows as it is, in lines of a width: a $ would begin a formula."""
     return textwrap.fill(text, width).replace("$", r"\$")
 
 
 def panels(n: int, width: float, height: float, columns: int, **shared: Any) -> list[Axes]:
-    """Axes of a new figure, side by side in rows of some columns; the last row may be shorter."""
+    """Return the axes of a new figure, side by side in rows of some columns; the last row may be shorter."""
     columns = min(n, columns)
     rows = math.ceil(n / columns)
     # Half an inch each for what is around all panels: labels, and a title or a legend.
@@ -76,12 +76,12 @@ def panels(n: int, width: float, height: float, columns: int, **shared: Any) -> 
 
 
 def figure_of(axes: list[Axes]) -> Figure:
-    """The figure that axes are in."""
+    """Return the figure that axes are in."""
     return cast(Figure, axes[0].figure)
 
 
 def legend_below(figure: Figure, axes: list[Axes]) -> None:
-    """One legend for all panels, below them, in as many columns as have room."""
+    """Draw one legend for all panels, below them, in as many columns as have room."""
     lines = {line.get_label(): line for ax in axes for line in ax.get_lines()}
     if not lines:
         return
@@ -100,20 +100,20 @@ def legend_below(figure: Figure, axes: list[Axes]) -> None:
 
 
 def binned(x: np.ndarray, y: np.ndarray, bins: int) -> np.ndarray:
-    """Mean of x, and mean and standard deviation of y, in each of the bins of [0, 1] that is not empty."""
+    """Return the mean of x, and the mean and standard deviation of y, in each bin of [0, 1] that is not empty."""
     means = scipy.stats.binned_statistic(x, [x, y], "mean", bins, (0.0, 1.0)).statistic
     spread = scipy.stats.binned_statistic(x, y, "std", bins, (0.0, 1.0)).statistic
     return np.array([*means, spread])[:, ~np.isnan(means[0])]
 
 
 def select(cells: list[Cell], data: str, method: str) -> list[Cell]:
-    """Cells of a method on a data set that have a result."""
+    """Return the cells of a method on a data set that have a result."""
     return [c for c in cells if c.data == data and c.method == method and not failure(c)]
 
 
 @plain
 def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figure:
-    """Mean error against the drift from training to test prevalence, one panel per data set.
+    """Draw the mean error against the drift from training to test prevalence, one panel per data set.
 
     Of many methods, all but those of best mean rank are grey, and may leave the panel. Errors that divide by
     prevalences have a logarithmic axis: they are greater by orders of magnitude where a class is rare.
@@ -153,7 +153,7 @@ def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figu
 
 @plain
 def diagonal(cells: list[Cell], data: str) -> Figure:
-    """Estimated against true prevalence on a data set, one panel per method.
+    """Draw estimated against true prevalence on a data set, one panel per method.
 
     The line is the mean of the estimates, the band one standard deviation to each side.
     """
@@ -185,7 +185,7 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
 
 
 def mean_seconds(cells: list[Cell], table: ErrorTable) -> np.ndarray:
-    """Mean seconds of training of each method, every data set counting alike."""
+    """Return the mean seconds of training of each method; every data set counts alike."""
     seconds = []
     for method in table.methods:
         sets = [[c.fit_seconds for c in select(cells, d, method)] for d in table.data]
@@ -225,7 +225,7 @@ def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> No
 
 
 def free_shift(box: Bbox, taken: list[Bbox], frame: Bbox, pixel: float) -> float:
-    """Least vertical shift, in points, that takes a box away from others; 0 if there is none."""
+    """Return the least vertical shift, in points, that takes a box away from others; 0 if there is none."""
     for shift in sorted(range(-300, 301, 3), key=abs):
         moved = box.translated(0.0, shift * pixel)
         inside = frame.y0 < moved.y0 and moved.y1 < frame.y1
@@ -235,7 +235,7 @@ def free_shift(box: Bbox, taken: list[Bbox], frame: Bbox, pixel: float) -> float
 
 
 def log_ticks(axis: Axis) -> None:
-    """Plain numbers on a logarithmic axis, and enough of them in a short range too."""
+    """Put plain numbers on a logarithmic axis, and enough of them in a short range too."""
     low, high = axis.get_view_interval()
     steps = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 1e4 * low else (1,)
     axis.set_major_locator(LogLocator(subs=[float(step) for step in steps]))
@@ -245,7 +245,7 @@ def log_ticks(axis: Axis) -> None:
 
 @plain
 def time_quality(cells: list[Cell], table: ErrorTable) -> Figure:
-    """Mean error against mean seconds of training, over all data sets.
+    """Draw the mean error against mean seconds of training, over all data sets.
 
     Methods without a result on one of the data sets are left out: their means would be over
     other data.
@@ -277,10 +277,10 @@ def time_quality(cells: list[Cell], table: ErrorTable) -> Figure:
 
 @plain
 def rank_diagram(ranking: Ranking | None) -> Figure | None:
-    """Mean ranks with their critical difference; bars join methods that do not differ.
+    """Draw mean ranks with their critical difference; bars join methods that do not differ.
 
-    Without bars where none differ. None where it would tell nothing: fewer than two data sets or
-    three methods.
+    There are no bars where none differ. Return None where a diagram would tell nothing: with fewer than two data sets
+    or three methods.
     """
     if ranking is None or len(ranking.methods) < 3:
         return None
@@ -306,7 +306,7 @@ def rank_diagram(ranking: Ranking | None) -> Figure | None:
 
 
 def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
-    """Lines from the axis to the names: the better half on the left, the others on the right."""
+    """Draw lines from the axis to the names: the better half on the left, the others on the right."""
     n = len(ranking.methods)
     half = math.ceil(n / 2)
     for place, k in enumerate(np.argsort(ranking.ranks, kind="stable")):
@@ -326,9 +326,9 @@ def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
 
 
 def draw_difference(ax: Axes, difference: float, bar: bool) -> None:
-    """The critical difference above the numbers of the axis, with a bar as long as it is.
+    """Draw the critical difference above the numbers of the axis, with a bar as long as it is.
 
-    Without the bar if it would be longer than the ranks reach.
+    There is no bar if it would be longer than the ranks reach.
     """
     # In ranks across, in points above the axis.
     above = blended_transform_factory(
@@ -354,7 +354,7 @@ def draw_difference(ax: Axes, difference: float, bar: bool) -> None:
 
 @plain
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG file, on white."""
+    """Return the figure as a PNG file, on white."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130, facecolor="white")
     return buffer.getvalue()

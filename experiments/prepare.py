@@ -1,4 +1,4 @@
-"""From features as they come to finite numbers on comparable scales."""
+"""Features become finite numbers on comparable scales here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")
 
 
 def text(label: Any) -> str:
-    """The label as text; whole numbers without a decimal point."""
+    """Return the label as text; whole numbers have no decimal point."""
     if isinstance(label, bytes):
         return label.decode("utf-8", errors="replace")
     whole = isinstance(label, float | np.floating) and float(label).is_integer()
@@ -28,13 +28,13 @@ def text(label: Any) -> str:
 
 
 def listed(values: Any, most: int = 20) -> str:
-    """The values as text, the first ones only when there are many."""
+    """Return the values as text, the first ones only when there are many."""
     shown = ", ".join(repr(text(value)) for value in values[:most])
     return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
 
 
 def kind(column: pd.Series) -> str:
-    """What a column holds: number (also booleans), text (also categories) or other."""
+    """Tell what a column holds: number (also booleans), text (also categories) or other."""
     found = pd.api.types.infer_dtype(column, skipna=True)
     if found in NUMBERS:
         return "number"
@@ -42,7 +42,7 @@ def kind(column: pd.Series) -> str:
 
 
 def use(column: pd.Series) -> str:
-    """The use of a column: number or text; not used are constant, identifier and other."""
+    """Tell the use of a column: number or text. Those called constant, identifier and other are not used."""
     if column.isna().all():
         return "constant"
     found = kind(column)
@@ -54,10 +54,10 @@ def use(column: pd.Series) -> str:
 
 
 def are_term_counts(features: Any) -> bool:
-    """Whether features are counts of terms in texts, which are to be weighted by tf-idf.
+    """Tell whether features are counts of terms in texts, which are to be weighted by tf-idf.
 
     They are if they come as a sparse matrix of whole numbers, none negative and some above 1, of which at most one
-    entry in twenty is not 0. So 0/1 indicators are none, nor are numbers that were merely written in a sparse format.
+    entry in twenty is not 0. So 0/1 indicators are no counts, nor are other numbers in a sparse format.
     """
     if not scipy.sparse.issparse(features) or not features.nnz:
         return False
@@ -68,7 +68,7 @@ def are_term_counts(features: Any) -> bool:
 
 
 def preparer(features: Any, counts: bool = False) -> Any:
-    """A transformer, not fitted, that makes finite numbers of features such as these.
+    """Return a transformer, not fitted, that makes finite numbers of features such as these.
 
     Call it with the training part and fit it there. Columns that are not used (see `unused`) are dropped. With
     ``counts`` the features are term counts (see `are_term_counts`) and are weighted by tf-idf.
@@ -84,7 +84,7 @@ def preparer(features: Any, counts: bool = False) -> Any:
 
 
 def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
-    """The transformer of the columns of use: medians and scaling, or one column per text."""
+    """Return the transformer of the columns that are used: medians and scaling, or one column per text."""
     uses = {name: use(frame[name]) for name in frame}
     median = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     frequent = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
@@ -102,7 +102,7 @@ def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
 
 
 def unused(features: Any) -> dict[str, list[str]]:
-    """The columns of a table that are not used, by the reason."""
+    """Return the columns of a table that are not used, by the reason."""
     why = {"constant": "constant", "identifier": "all values differ", "other": "no number or text"}
     found: dict[str, list[str]] = {}
     for name in features if isinstance(features, pd.DataFrame) else ():
@@ -112,22 +112,22 @@ def unused(features: Any) -> dict[str, list[str]]:
 
 
 def as_floats(values: Any) -> Any:
-    """Columns as floats, missing values as nan."""
+    """Return columns as floats, missing values as nan."""
     return values.astype("float64")
 
 
 def as_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns as Python strings, missing values as nan."""
+    """Return columns as Python strings, missing values as nan."""
     return frame.astype(str).astype(object).where(frame.notna(), np.nan)
 
 
 def as_dense(X: Any) -> np.ndarray:
-    """The matrix as an array in C order."""
+    """Return the matrix as an array in C order."""
     return np.ascontiguousarray(X.toarray() if scipy.sparse.issparse(X) else X)
 
 
 def without_gaps(X: Any) -> Any:
-    """The matrix as CSR, with zeros for missing values."""
+    """Return the matrix as CSR, with zeros for missing values."""
     X = X.tocsr(copy=True)
     X.data = np.nan_to_num(X.data)
     return X

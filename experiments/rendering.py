@@ -1,4 +1,4 @@
-"""Pages as lists of blocks; the templates beside this module write them as HTML and as Markdown."""
+"""A page is a list of blocks; the templates beside this module write it as HTML and as Markdown."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ Block = Text | Items | Grid | Picture
 
 
 def as_markdown(text: str) -> str:
-    """Text on one line that Markdown shows as it is."""
+    """Return text on one line that Markdown shows as it is."""
     line = html.escape(" ".join(text.split()), quote=False)
     return re.sub(r"([\\`*_|\[\]#~$])", r"\\\1", line)
 
@@ -88,7 +88,7 @@ _TEMPLATES.filters["md"] = as_markdown
 
 
 def write_page(title: str, blocks: list[Block], folder: Path) -> Path:
-    """Write report.html and report.md with its figures; the path of the first, which needs no other file."""
+    """Write report.html and report.md with its figures; return the path of the first, which needs no other file."""
     for block in blocks:
         if isinstance(block, Picture):
             with replacing(folder / "figures" / f"{block.name}.png", "wb") as file:

@@ -1,4 +1,4 @@
-"""A comparison as a report: one page of HTML, the same in Markdown, and all numbers as CSV."""
+"""The report of a comparison is one page of HTML, the same in Markdown, and all numbers as CSV."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ DAGGER, PARTIAL = "†", "‡"
 
 
 def number(value: float) -> str:
-    """Four digits after the point, or a power of ten if they would hide the value."""
+    """Return four digits after the point, or a power of ten if they would hide the value."""
     return f"{value:.4f}" if value == 0.0 or abs(value) >= 1e-3 else f"{value:.1e}"
 
 
 def entry(table: ErrorTable, row: int, column: int) -> str:
-    """What a table of errors says about a method on a data set."""
+    """Return what a table of errors says about a method on a data set."""
     if not table.seeds[row, column]:
         return "failed" if table.failed[row, column] else "not run"
     dagger = DAGGER if table.same_as_best[row, column] else ""
@@ -44,9 +44,9 @@ def entry(table: ErrorTable, row: int, column: int) -> str:
 
 
 def entries(table: ErrorTable) -> tuple[list[str], list[list[str]], np.ndarray]:
-    """Head, rows without the names of the methods, and which entries are best.
+    """Return the head, the rows without the names of the methods, and which entries are best.
 
-    The last column holds averages, of methods with results on all data sets. With one data set it would repeat it.
+    The last column holds averages, of methods with results on all data sets; with one data set there is none.
     """
     head, best = list(table.data), table.best
     rows = [[entry(table, i, j) for j in range(len(head))] for i in range(len(table.methods))]
@@ -60,18 +60,18 @@ def entries(table: ErrorTable) -> tuple[list[str], list[list[str]], np.ndarray]:
 
 
 def in_words(metric: str) -> str:
-    """Name of a mean error in words, with its short name."""
+    """Return the name of a mean error in words, with its short name."""
     name = base_name(metric)
     return f"mean {ERRORS[name]} (M{name.upper()})"
 
 
 def as_title(text: str) -> str:
-    """Text with its first letter in upper case, others as they are."""
+    """Return text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def notes(table: ErrorTable, best_mark: str) -> list[str]:
-    """What the marks of a table of errors mean; only those that occur."""
+    """Explain those marks of a table of errors that occur."""
     words = [f"{best_mark}: best of the column."]
     if table.same_as_best.any():
         words.append(
@@ -86,7 +86,7 @@ def notes(table: ErrorTable, best_mark: str) -> list[str]:
 
 
 def error_blocks(table: ErrorTable, sample_size: int) -> list[Block]:
-    """Table of mean errors, with what its marks mean."""
+    """Return the table of mean errors, with what its marks mean."""
     head, rows, best = entries(table)
     grid = Grid(
         f"{as_title(in_words(table.metric))}, over all seeds and samples; lower is better",
@@ -101,13 +101,13 @@ def error_blocks(table: ErrorTable, sample_size: int) -> list[Block]:
 
 
 def failure_blocks(cells: list[Cell]) -> list[Block]:
-    """Methods that failed, and how."""
+    """List the methods that failed, and how."""
     failed = [(f"{c.method} on {c.data}, seed {c.seed}", failure(c)) for c in cells if failure(c)]
     return [Text("p", "Failed:"), Items(failed)] if failed else []
 
 
 def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
-    """Mean ranks as a table and as a diagram; with fewer than two data sets, why there are none."""
+    """Return mean ranks as a table and as a diagram, or say why there are none."""
     if ranking is None:
         return [Text("p", "Ranks over data sets need at least two of each, methods and data sets.")]
     order = np.argsort(ranking.ranks, kind="stable")
@@ -115,8 +115,9 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
     ranks = ", ".join(f"{name} {value}" for name, value in rows)
     difference = f"{ranking.critical_difference:.2f}"
     words = (
-        f"Over {ranking.n_data} data sets. Equal errors share a rank; methods without a result come last. Mean ranks "
-        f"that differ by more than the critical difference {difference} differ significantly (Nemenyi test at 0.05)."
+        f"The ranks are over {ranking.n_data} data sets. Equal errors share a rank; methods without a result come "
+        f"last. Mean ranks that differ by more than the critical difference {difference} differ significantly "
+        "(Nemenyi test at 0.05)."
     )
     if ranking.critical_difference > (len(rows) - 1) / 2:
         words += " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
@@ -132,7 +133,7 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
 
 
 def drift_block(cells: list[Cell], table: ErrorTable, sample_size: int) -> Picture:
-    """Error against drift."""
+    """Return the figure of errors against drift."""
     scale = " (log scale)" if table.metric in SMOOTHED else ""
     words = in_words(table.metric)
     caption = f"{as_title(words)}{scale} against the drift of the prevalence, in bins of 0.1."
@@ -147,7 +148,7 @@ def drift_block(cells: list[Cell], table: ErrorTable, sample_size: int) -> Pictu
 
 
 def time_block(cells: list[Cell], table: ErrorTable) -> Picture:
-    """Error against seconds."""
+    """Return the figure of errors against seconds."""
     seconds = plots.mean_seconds(cells, table)
     points = "; ".join(
         f"{method} {second:.2g} s, {number(average)}"
@@ -164,7 +165,7 @@ def time_block(cells: list[Cell], table: ErrorTable) -> Picture:
 
 
 def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool) -> list[Block]:
-    """All about one error. Failures are the same for all errors: listed below the first table."""
+    """Return all blocks about one error; failures, the same for all errors, are listed below the first table."""
     table = error_table(cells, metric, sample_size)
     return [
         Text("h2", as_title(in_words(metric))),
@@ -177,7 +178,7 @@ def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool)
 
 
 def diagonal_blocks(cells: list[Cell]) -> list[Block]:
-    """Estimates against the truth, one figure per data set."""
+    """Return figures of estimates against the truth, one per data set."""
     methods = ", ".join(distinct(c.method for c in cells))
     blocks: list[Block] = [Text("h2", "Estimated against true prevalence")]
     for index, data in enumerate(distinct(c.data for c in cells), start=1):
@@ -189,7 +190,7 @@ def diagonal_blocks(cells: list[Cell]) -> list[Block]:
 
 
 def version(package: str) -> str:
-    """Installed version of a package."""
+    """Return the installed version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -197,7 +198,7 @@ def version(package: str) -> str:
 
 
 def processor() -> str:
-    """What the machine calls its processor."""
+    """Return what the machine calls its processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
@@ -206,7 +207,7 @@ def processor() -> str:
 
 
 def machine_blocks(command: str) -> list[Block]:
-    """Hardware, versions, and the command to do it again."""
+    """Return the hardware, the versions, and the command to repeat it."""
     rows = [
         ["system", platform.platform()],
         ["processor", processor()],
@@ -239,7 +240,7 @@ def write_report(
     metrics: list[str],
     sample_size: int,
 ) -> Path:
-    """Write report.html, report.md with its figures, results.csv and samples.csv; the path of the first.
+    """Write report.html, report.md with its figures, results.csv and samples.csv; return the path of the first.
 
     There is at most one cell for each data set, method and seed, and those of the same data set and seed are on the
     same samples. The setting says what was compared how, the command what to type to repeat it.
@@ -270,7 +271,7 @@ def write_report(
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
-    """Rows as lines of text: the first column to the left, the others to the right."""
+    """Return rows as lines of text: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]).rstrip()
@@ -279,7 +280,7 @@ def aligned(rows: list[list[str]]) -> list[str]:
 
 
 def text_table(cells: list[Cell], metric: str, sample_size: int) -> str:
-    """Mean errors as aligned text for a terminal: methods in rows, data sets in columns."""
+    """Return mean errors as aligned text for a terminal: methods in rows, data sets in columns."""
     table = error_table(cells, metric, sample_size)
     head, rows, best = entries(table)
     # Marks have room of their own, so that numbers stand below each other.

@@ -38,17 +38,17 @@ class ErrorTable:
 
     @property
     def averages(self) -> np.ndarray:
-        """Mean over the data sets; not a number for methods without a result on one of them."""
+        """Return the means over the data sets; they are not a number for methods without a result on one of them."""
         return self.means.mean(axis=1)
 
     @property
     def best(self) -> np.ndarray:
-        """Whether an entry is the least of its column."""
+        """Tell whether an entry is the least of its column."""
         return is_least(self.means)
 
     @property
     def same_as_best(self) -> np.ndarray:
-        """Whether an entry is not the best, but not significantly different from it either."""
+        """Tell whether an entry is not the best, but not significantly different from it either."""
         return (self.pvalues >= ALPHA) & ~self.best
 
 
@@ -63,12 +63,12 @@ class Ranking:
 
     @property
     def none_differ(self) -> bool:
-        """Whether the critical difference is no less than that of the best and the worst method."""
+        """Tell whether the critical difference is no less than that of the best and the worst method."""
         return self.critical_difference >= np.ptp(self.ranks)
 
 
 def failure(cell: Cell) -> str:
-    """Why a cell has no result; empty if it has one."""
+    """Say why a cell has no result; the text is empty if it has one."""
     if cell.error:
         return cell.error
     if not len(cell.true):
@@ -79,7 +79,7 @@ def failure(cell: Cell) -> str:
 
 
 def errors(cell: Cell, metric: str, sample_size: int) -> np.ndarray:
-    """The error of each sample, as QuaPy defines it on the prevalences of both classes.
+    """Return the error of each sample, as QuaPy defines it on the prevalences of both classes.
 
     Errors that divide by prevalences are smoothed by 1/(2 sample_size).
     """
@@ -90,12 +90,12 @@ def errors(cell: Cell, metric: str, sample_size: int) -> np.ndarray:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Each name once, in the order in which they come."""
+    """Return each name once, in the order in which they come."""
     return list(dict.fromkeys(names))
 
 
 def is_least(values: np.ndarray) -> np.ndarray:
-    """Whether a value is the least of its column; what is not a number never is."""
+    """Tell whether a value is the least of its column; what is not a number never is."""
     return values == np.where(np.isnan(values), np.inf, values).min(axis=0)
 
 
@@ -114,7 +114,7 @@ def check_pairs(cells: list[Cell]) -> None:
 
 
 def against_best(results: list[dict[int, np.ndarray]], means: np.ndarray) -> list[float]:
-    """P-values of each method against the one of least mean, on the seeds where both have results.
+    """Return the p-value of each method against the one of least mean, on the seeds where both have results.
 
     The test is Wilcoxon's of signed ranks, paired and two-sided. The p-value is 1 if all errors are equal, and not a
     number without common seeds.
@@ -132,7 +132,7 @@ def against_best(results: list[dict[int, np.ndarray]], means: np.ndarray) -> lis
 
 
 def error_table(cells: list[Cell], metric: str, sample_size: int) -> ErrorTable:
-    """Mean errors of all methods on all data sets, with tests against the best of each data set.
+    """Return the mean errors of all methods on all data sets, with tests against the best of each data set.
 
     There is at most one cell for each data set, method and seed.
     """
@@ -158,7 +158,7 @@ def error_table(cells: list[Cell], metric: str, sample_size: int) -> ErrorTable:
 
 
 def average_ranks(means: np.ndarray) -> np.ndarray:
-    """Mean rank of each method (row) over data sets (columns), 1 the best.
+    """Return the mean rank of each method (row) over data sets (columns), 1 the best.
 
     Equal means share the mean of their ranks. Methods without a result share the last ranks.
     """
@@ -166,13 +166,13 @@ def average_ranks(means: np.ndarray) -> np.ndarray:
 
 
 def critical_difference(n_methods: int, n_data: int) -> float:
-    """Nemenyi's critical difference of mean ranks at 0.05."""
+    """Return Nemenyi's critical difference of mean ranks at 0.05."""
     q = scipy.stats.studentized_range.ppf(1.0 - ALPHA, n_methods, np.inf) / np.sqrt(2.0)
     return float(q * np.sqrt(n_methods * (n_methods + 1) / (6.0 * n_data)))
 
 
 def rank(table: ErrorTable) -> Ranking | None:
-    """Rank the methods; None unless there are two methods and two data sets with results."""
+    """Rank the methods; return None unless there are two methods and two data sets with results."""
     # Where no method has a result all would share a rank, which tells nothing.
     means = table.means[:, ~np.isnan(table.means).all(axis=0)]
     n_methods, n_data = means.shape
@@ -183,7 +183,7 @@ def rank(table: ErrorTable) -> Ranking | None:
 
 
 def cliques(ranks: np.ndarray, difference: float) -> list[tuple[float, float]]:
-    """Largest groups of ranks within the critical difference, each as its first and last rank."""
+    """Return the largest groups of ranks within the critical difference, each as its first and last rank."""
     ordered = np.sort(ranks)
     groups: list[tuple[int, int]] = []
     for first, rank_ in enumerate(ordered):

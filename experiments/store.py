@@ -1,4 +1,4 @@
-"""Pieces of long work, each written once and never half: a run that is killed goes on where it stopped."""
+"""Pieces of long work are written once and never half: a run that is killed continues where it stopped."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class Cell:
     error: str = ""
 
     def record(self) -> dict:
-        """The cell as plain JSON."""
+        """Return the cell as plain JSON."""
         return {**asdict(self), "true": self.true.tolist(), "estimated": self.estimated.tolist()}
 
     @classmethod
     def from_record(cls, record: dict) -> Cell:
-        """The inverse of `record`."""
+        """Return the cell of a record."""
         arrays = {name: np.array(record[name]) for name in ("true", "estimated")}
         return cls(**{**record, **arrays})
 
 
 def provenance(*modules: str) -> dict:
-    """What computes a result, as part of a key: an edited formula or another version computes it anew.
+    """Return what computes a result, as part of a key: after an edit or with another version it is computed anew.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def provenance(*modules: str) -> dict:
 
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that takes its name when it is complete, so that no reader finds half of it."""
+    """Open a file that takes its name when it is complete, so that no reader finds half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
@@ -96,7 +96,7 @@ class Store:
         self.folder = Path(folder)
 
     def path(self, key: dict) -> Path:
-        """The file of a record. The first words of the key are in its name, for people who look."""
+        """Return the file of a record. The first words of the key are in its name, for people who look."""
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
         words = [str(value) for value in key.values() if isinstance(value, str | int)][:3]
         name = "-".join(re.sub(r"\W", "_", word)[:30] for word in words)
@@ -108,13 +108,13 @@ class Store:
             json.dump({"key": key, "record": record}, file)
 
     def load(self, key: dict) -> dict | None:
-        """The record, or None if it is not there (or not readable: then it is computed anew)."""
+        """Return the record, or None if it is not there (or not readable: then it is computed anew)."""
         found = self.read(self.path(key))
         return found["record"] if found and found["key"] == key else None
 
     @staticmethod
     def read(path: Path) -> dict | None:
-        """Key and record of a file, or None if it holds no such thing."""
+        """Return key and record of a file, or None if it holds no such thing."""
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -136,7 +136,7 @@ def compute(
     jobs: int = 1,
     retry: bool = False,
 ) -> list[dict]:
-    """Records of all tasks, in their order: those that are in the folder, and the others, computed now.
+    """Return the records of all tasks, in their order: those that are in the folder, and the others, computed now.
 
     Records are filed under the keys, each as soon as it is finished, and called ``what``, in the plural. With ``retry``
     those with an ``error`` are computed anew. On a Dask cluster (see `on_dask`) all workers are used, not ``jobs``.
@@ -165,7 +165,7 @@ def compute(
 
 @contextmanager
 def on_dask(address: str | None) -> Iterator[None]:
-    """Let `compute` use the workers of a Dask cluster; does nothing without an address."""
+    """Let `compute` use the workers of a Dask cluster; without an address nothing changes."""
     if address is None:
         yield
         return
@@ -192,7 +192,7 @@ def on_dask(address: str | None) -> Iterator[None]:
 def _with_progress(
     records: Iterator[tuple[int, dict]], names: dict[int, str]
 ) -> Iterator[tuple[int, dict]]:
-    """A bar with the remaining time on a terminal, a line per record in a log."""
+    """Show a bar with the remaining time on a terminal, or print a line per record to a log."""
     if sys.stderr.isatty():
         with tqdm(total=len(names), dynamic_ncols=True) as bar:
             for i, record in records:

@@ -438,7 +438,7 @@ def test_a_typo_costs_no_imports(arguments):
 
 
 def test_how_a_command_ends():
-    with pytest.raises(SystemExit, match="the same command goes on"), plain_errors():
+    with pytest.raises(SystemExit, match="the same command continues"), plain_errors():
         raise KeyboardInterrupt
     with pytest.raises(SystemExit, match="error: no such thing"), plain_errors():
         raise ValueError("no such thing")
@@ -479,6 +479,7 @@ def test_a_download_goes_into_the_cache(tmp_path, monkeypatch):
     """The fetcher itself needs a network; what is done with its result does not."""
     X, y = make_points(n=60)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(catalogue.FOLDER_VARIABLE, raising=False)
     monkeypatch.setattr(data, "_from_openml", lambda identifier, positive: (X, y))
     path = data.fetch("letter")
     assert path == catalogue.find("letter")

@@ -44,7 +44,7 @@ def test_bench(tmp_path, capsys):
         assert values[how, "serial"] > 0.5
     assert (tmp_path / "figures" / "bench.png").stat().st_size > 20_000
     assert "nonzeros a row" in (tmp_path / "report.html").read_text()
-    with pytest.raises(ValueError, match="unknown benchmark 'speed'; known are dense"):
+    with pytest.raises(ValueError, match="unknown benchmark 'speed'; choose from dense"):
         bench(["speed"])
     with pytest.raises(ValueError, match="--rows must be at least 1000; got 0"):
         bench(["--rows", "0"])

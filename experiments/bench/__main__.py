@@ -24,7 +24,7 @@ NEEDED = {"stream": "pyarrow", "dask": "distributed", "cost": "distributed"}
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(
         prog="python -m experiments.bench",
         description="Speed, memory and scale, next to baselines.",
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable[[], Any]]:
-    """All benchmarks by name, each of which gives a table, or says why it cannot run here."""
+    """Return all benchmarks by name, each of which gives a table, or says why it cannot run here."""
     # Only here, because it takes seconds.
     from experiments.bench import fits, passes, processes, scale
     from experiments.bench.cost import cost
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
     names = options.names or list(NAMES)
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise ValueError(f"unknown benchmark {unknown[0]!r}; known are {', '.join(NAMES)}")
+        raise ValueError(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(NAMES)}")
     if "dask" in names:
         locate(options.set, options.data_dir)  # which refuses unknown names
     import matplotlib

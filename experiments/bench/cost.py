@@ -1,4 +1,4 @@
-"""What training would cost on many machines, from constants that were measured on this one.
+"""Estimate what training would cost on many machines, from constants that were measured on this one.
 
 A row of d features (dense, float64) costs a pass
 
@@ -26,7 +26,7 @@ DISK, NETWORK, MEMORY = 1e9, 1.25e9, 128e9
 
 
 def per_row(width: BenchTable) -> tuple[float, float]:
-    """A and b of a + b·d, in seconds: least squares of relative errors over the widths that were timed."""
+    """Return a and b of a + b·d, in seconds, by least squares of relative errors over the timed widths."""
     d = np.array([row["features"] for row in width.rows], dtype=float)
     seconds = 1e-9 * np.array([row["NEMSIS, float64"] for row in width.rows])
     design = np.column_stack([np.ones(len(d)), d]) / seconds[:, np.newaxis]
@@ -35,7 +35,7 @@ def per_row(width: BenchTable) -> tuple[float, float]:
 
 
 def state_bytes(d: int) -> int:
-    """Size of a state on its way: three vectors of d numbers, and fourteen more."""
+    """Return the size of a state that is sent: three vectors of d numbers, and fourteen more."""
     return 8 * (3 * d + 14)
 
 
@@ -47,7 +47,7 @@ def cost(
     workers: int = 100,
     rounds: int = 5,
 ) -> BenchTable:
-    """Seconds of each part of the work, from the table ``width`` and the seconds that Dask spends on a task."""
+    """Estimate the seconds of each part from the table ``width`` and the seconds that Dask spends on a task."""
     a, b = per_row(width)
     local = n_rows / workers
     share = local * 8 * d

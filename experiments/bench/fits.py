@@ -22,7 +22,7 @@ from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
 
 
 def tuning(n_rows: int, repeats: int) -> BenchTable:
-    """What choosing the step size and the radius costs."""
+    """Measure what choosing the step size and the radius costs."""
     X, y = gaussian(n_rows)
     tasks: dict[str, Callable] = {
         "fit, both given": fitting(NEMSISClassifier("q", **{**ONE, "n_passes": 5}), X, y),
@@ -39,7 +39,7 @@ def tuning(n_rows: int, repeats: int) -> BenchTable:
 
 
 def rows(n_rows: int, repeats: int) -> BenchTable:
-    """Seconds of a fit with all its defaults against the number of rows, next to those of baselines."""
+    """Time a fit with all its defaults against the number of rows, next to baselines."""
     table = BenchTable(
         "rows", "Fit with defaults (five passes, tuned) against rows, dense, 54 features"
     )
@@ -62,7 +62,7 @@ def rows(n_rows: int, repeats: int) -> BenchTable:
 
 
 def quality(n_rows: int, repeats: int) -> BenchTable:
-    """Q-measure and KLD on test rows against seconds of training, on the embedded set ``drift``."""
+    """Measure Q-measure and KLD on test rows against seconds of training, on the embedded set ``drift``."""
     X, y, X_test, y_test = data.prepare(DataSet("drift"), seed=0)
     X, y = X[:n_rows], y[:n_rows]
     iterative = {
@@ -87,7 +87,7 @@ def quality(n_rows: int, repeats: int) -> BenchTable:
 
 
 def _more_iterations(learner: Any, X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, Any]]:
-    """The learner after 1, 2, 4 … iterations, each time from the beginning, with the seconds it took."""
+    """Yield the learner after 1, 2, 4 … iterations, each time from the beginning, with the seconds it took."""
     for number in (1, 2, 4, 8, 16, 32):
         stage = clone(learner).set_params(max_iter=number)
         begin = time.perf_counter()

@@ -21,14 +21,14 @@ NONZEROS = (3, 10, 30, 100, 300)
 
 
 def gaussian(n_rows: int, width: int = 54) -> tuple[np.ndarray, np.ndarray]:
-    """Dense rows, and labels that two of their features tell with some noise."""
+    """Return dense rows, and labels that two of their features tell with some noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, width))
     return X, X[:, 0] + 0.5 * X[:, 1] + 0.5 * rng.normal(size=n_rows) > 0.5
 
 
 def bags(n_rows: int, width: int, nonzeros: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-    """Sparse rows, as bags of words are."""
+    """Return sparse rows, as bags of words are."""
     rng = np.random.default_rng(0)
     indices = np.sort(rng.integers(0, width, size=(n_rows, nonzeros)), axis=1).ravel()
     indptr = np.arange(0, n_rows * nonzeros + 1, nonzeros)
@@ -39,19 +39,19 @@ def bags(n_rows: int, width: int, nonzeros: int) -> tuple[scipy.sparse.csr_matri
 
 
 def one_pass(X: Any, y: np.ndarray, measure: Any = "q", **options: Any) -> Callable[[], float]:
-    """A task: a fully shuffled pass, timed inside the kernel, which is compiled beforehand."""
+    """Return a task: a fully shuffled pass, timed inside the kernel, which is compiled beforehand."""
     learner = NEMSISClassifier(measure, **{**ONE, "record_every": len(y), **options})
     learner.fit(X[:100], y[:100])
     return lambda: learner.fit(X, y).history_["seconds"][-1]
 
 
 def fitting(learner: Any, X: Any, y: np.ndarray) -> Callable[[], Any]:
-    """A task: a whole fit, timed from outside."""
+    """Return a task: a whole fit, timed from outside."""
     return partial(learner.fit, X, y)
 
 
 def product(X: Any, threads: int | None = None) -> Callable[[], None]:
-    """A task: X @ w."""
+    """Return a task: X @ w."""
     w = np.ones(X.shape[1], dtype=X.dtype)
 
     def task() -> None:
@@ -62,12 +62,12 @@ def product(X: Any, threads: int | None = None) -> Callable[[], None]:
 
 
 def sgd(n_passes: int = 1) -> SGDClassifier:
-    """The baseline: averaged stochastic gradient descent on the hinge loss."""
+    """Return the baseline: averaged stochastic gradient descent on the hinge loss."""
     return SGDClassifier(loss="hinge", average=True, max_iter=n_passes, tol=None, random_state=0)
 
 
 def dense(n_rows: int, repeats: int) -> BenchTable:
-    """One pass over dense rows, for several measures."""
+    """Time one pass over dense rows, for several measures."""
     X, y = gaussian(n_rows)
     tasks: dict[str, Callable] = {"X @ w": product(X), "X @ w, one thread": product(X, 1)}
     for measure in ("ba", "kld", "bakld", "q"):
@@ -84,7 +84,7 @@ def dense(n_rows: int, repeats: int) -> BenchTable:
 
 
 def sparse(n_rows: int, repeats: int) -> BenchTable:
-    """One pass over CSR rows as wide as a bag of words."""
+    """Time one pass over CSR rows as wide as a bag of words."""
     n_rows = n_rows // 20
     X, y = bags(n_rows, 27_272, 130)
     tasks: dict[str, Callable] = {f"pass, {m}": one_pass(X, y, m) for m in ("kld", "q")}
@@ -98,7 +98,7 @@ def sparse(n_rows: int, repeats: int) -> BenchTable:
 
 
 def width(n_rows: int, repeats: int) -> BenchTable:
-    """Nanoseconds a row against the number of features: float64, float32, CSR, and baselines."""
+    """Measure nanoseconds a row against the number of features: float64, float32, CSR, and baselines."""
     table = BenchTable("width", "One shuffled pass against the number of features")
     for d in WIDTHS:
         n = max(min(20 * n_rows // d, n_rows), 200)
@@ -118,7 +118,7 @@ def width(n_rows: int, repeats: int) -> BenchTable:
 
 
 def nonzeros(n_rows: int, repeats: int) -> BenchTable:
-    """Nanoseconds a row against the number of nonzeros of CSR rows 100,000 wide."""
+    """Measure nanoseconds a row against the number of nonzeros of CSR rows 100,000 wide."""
     table = BenchTable("nonzeros", "One shuffled pass over CSR rows 100,000 wide")
     for number in NONZEROS:
         n = max(min(3 * n_rows // number, n_rows // 5), 200)
@@ -160,7 +160,7 @@ def _nss_gradient(P, N, p, theta):
 
 
 def custom(n_rows: int, repeats: int) -> BenchTable:
-    """A custom Q-measure against the built-in one, on rows so short that the measure is much of the work."""
+    """Time a custom Q-measure against the built-in one, on rows so short that the measure is much of the work."""
     X, y = gaussian(n_rows, 10)
     gradients = (_psi_gradient, _ba_gradient, _nss_gradient)
     measures = {
@@ -177,7 +177,7 @@ def custom(n_rows: int, repeats: int) -> BenchTable:
 
 
 def side_by_side(n_rows: int, repeats: int) -> BenchTable:
-    """Learners of different step sizes that take each row together, against one learner alone."""
+    """Time learners of different step sizes that take each row together, against one learner alone."""
     # The only benchmark of something that users do not call by itself.
     from quapy_nemsis._kernels.rows import as_rows
     from quapy_nemsis._state import State

@@ -63,7 +63,7 @@ for _ in range(2):
 
 
 def run_python(code: str, **environment: str) -> list[float]:
-    """Numbers that a new Python process prints."""
+    """Return the numbers that a new Python process prints."""
     process = subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,  # what goes wrong is to be seen
@@ -75,12 +75,12 @@ def run_python(code: str, **environment: str) -> list[float]:
 
 
 def can_measure_memory() -> bool:
-    """Whether the system tells a process its peak."""
+    """Tell whether the system reports to a process its peak of memory."""
     return Path("/proc/self/clear_refs").exists()
 
 
 def stream_memory(gigabytes: float, folder: Path) -> tuple[float, float, float, int]:
-    """Megabytes of a process that learns from a stream, at its start, after the imports, at its peak; and the rows."""
+    """Return the megabytes of a process at its start, after the imports and at its peak, and the rows of its stream."""
     code = STREAM.replace("BYTES", str(gigabytes * 2**30))
     # A checkpoint that is there already would be refused.
     with TemporaryDirectory(dir=folder) as own:
@@ -90,7 +90,7 @@ def stream_memory(gigabytes: float, folder: Path) -> tuple[float, float, float, 
 
 
 def memory(n_rows: int, gigabytes: float, folder: Path) -> BenchTable:
-    """Peak memory of a fit beyond its X, and of a stream beyond the start of the interpreter."""
+    """Measure the peak memory of a fit beyond its X, and of a stream beyond the start of the interpreter."""
     (peak,) = run_python(_FIT.replace("ROWS", str(n_rows)))
     start, imported, highest, rows = stream_memory(gigabytes, folder)
     found = {
@@ -109,7 +109,7 @@ def memory(n_rows: int, gigabytes: float, folder: Path) -> BenchTable:
 
 
 def start(repeats: int) -> BenchTable:
-    """What the first fit in a new process costs beyond the second."""
+    """Measure what the first fit in a new process costs beyond the second."""
     uncached = run_python(_START, QUAPY_NEMSIS_CACHE="0")
     warm = min(run_python(_START) for _ in range(max(repeats // 2, 1)))
     return BenchTable(

@@ -22,7 +22,7 @@ WORKERS: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboar
 
 
 def write_rows(path: Path, n_rows: int) -> None:
-    """A Parquet file of generated rows, in groups, if there is none of this size yet."""
+    """Write a Parquet file of generated rows, in groups, if there is none of this size yet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -40,7 +40,7 @@ def write_rows(path: Path, n_rows: int) -> None:
 
 
 def stream(n_rows: int, folder: Path) -> BenchTable:
-    """Rows a second from a Parquet file: parsed, read as a source, learned."""
+    """Measure rows a second from a Parquet file: parsed, read as a source, learned."""
     import pyarrow.parquet as pq
 
     path = Path(folder) / "rows.parquet"
@@ -82,7 +82,7 @@ def stream(n_rows: int, folder: Path) -> BenchTable:
 
 
 def task_seconds(tasks: int = 100, rounds: int = 5) -> float:
-    """What a cluster of one worker spends on a task of a round that has next to nothing to learn."""
+    """Measure what a cluster of one worker spends on a task of a round that has next to nothing to learn."""
     from distributed import Client, LocalCluster
 
     from quapy_nemsis.distributed import fit
@@ -102,7 +102,7 @@ def task_seconds(tasks: int = 100, rounds: int = 5) -> float:
 
 
 def dask(dataset: DataSet, partitions: int = 2) -> BenchTable:
-    """The serial learner against one and two workers of a cluster, after equal passes."""
+    """Time the serial learner against one and two workers of a cluster, after equal passes."""
     from distributed import Client, LocalCluster
 
     from quapy_nemsis.distributed import fit

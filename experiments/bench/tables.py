@@ -35,7 +35,7 @@ class BenchTable:
     note: str = ""
 
     def grid(self) -> Grid:
-        """As a table of text; numbers with three digits."""
+        """Return a table of text, in which numbers have three digits."""
         rows = [[_text(value) for value in row.values()] for row in self.rows]
         return Grid(self.title, list(self.rows[0]), rows)
 
@@ -47,7 +47,7 @@ def _text(value: str | float) -> str:
 
 
 def best_of(repeats: int, **tasks: Callable[[], Any]) -> dict[str, float]:
-    """Best time of each task, taken in turns; a task that returns a number is not timed from outside."""
+    """Return the best time of each task, taken in turns; a task that returns a number is not timed from outside."""
     best = dict.fromkeys(tasks, np.inf)
     for _ in range(repeats):
         for name, task in tasks.items():
@@ -59,7 +59,7 @@ def best_of(repeats: int, **tasks: Callable[[], Any]) -> dict[str, float]:
 
 
 def compared(best: dict[str, float], *baselines: str) -> list[dict[str, Any]]:
-    """A row per task: milliseconds, and the ratio to each baseline."""
+    """Return a row per task: milliseconds, and the ratio to each baseline."""
     return [
         {
             "task": name,
@@ -81,7 +81,7 @@ def show(table: BenchTable) -> None:
 
 
 def write(tables: list[BenchTable], folder: Path, command: str) -> Path:
-    """Write bench.json, and report.html and report.md with the plot; the path of the page."""
+    """Write bench.json, and report.html and report.md with the plot; return the path of the page."""
     machine = f"{processor()}, {os.cpu_count()} cores"
     record = {
         "machine": machine,
@@ -109,7 +109,7 @@ def write(tables: list[BenchTable], folder: Path, command: str) -> Path:
 
 @plain
 def draw(tables: dict[str, BenchTable]) -> Figure | None:
-    """A panel for each table that is a curve; None if there is none."""
+    """Draw a panel for each table that is a curve; return None if there is none."""
     titles = {
         "width": ("features", "nanoseconds a row"),
         "nonzeros": ("nonzeros a row", "nanoseconds a row"),

@@ -26,7 +26,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """Supported if it held in the share of cases that it needs, partly if in at least half of that."""
+        """A claim is supported if it held in the share of cases that it needs, partly if in at least half of that."""
         if not self.held:
             return "not run"
         share = sum(self.held.values()) / len(self.held)
@@ -36,7 +36,7 @@ class Claim:
 
 
 def settled(record: dict, target: float) -> float:
-    """Seconds from which on a curve is at least at the target; infinite if it does not end there."""
+    """Return the seconds from which on a curve is at least at the target; infinite if it does not end there."""
     values, seconds = np.array(record["value"]), np.array(record["seconds"])
     below = np.flatnonzero(values < target)
     if not len(below):
@@ -45,7 +45,7 @@ def settled(record: dict, target: float) -> float:
 
 
 def medians(frame: pd.DataFrame, targets: dict[str, float] | float) -> pd.DataFrame:
-    """Medians by data set and method: of the last value, and of the time from which on the target is kept."""
+    """Return medians by data set and method: of the last value, and of the time from which on the target is kept."""
     goals = frame["data"].map(targets) if isinstance(targets, dict) else [targets] * len(frame)
     last = frame["value"].str[-1]
     time = [
@@ -65,7 +65,7 @@ def _times(results: pd.DataFrame, *methods: str) -> str:
 
 
 def claims_fig1(frame: pd.DataFrame) -> list[Claim]:
-    """KLD over time."""
+    """Judge KLD over time."""
     converged = "median seconds after which KLD stays at 1e-3 or less"
     better = f"{converged}; of the two the better"
     comparable = Claim(
@@ -99,7 +99,7 @@ def claims_fig1(frame: pd.DataFrame) -> list[Claim]:
 
 
 def claims_fig2(frame: pd.DataFrame) -> list[Claim]:
-    """BA and KLD over CWeight."""
+    """Judge BA and KLD over CWeight."""
     spot = Claim(
         "fig2",
         "There is a CWeight where quantification and classification are both good",
@@ -120,7 +120,7 @@ def claims_fig2(frame: pd.DataFrame) -> list[Claim]:
 
 
 def claims_fig3(frame: pd.DataFrame) -> list[Claim]:
-    """KLD per data set."""
+    """Judge KLD per data set."""
     better = Claim(
         "fig3",
         "The NEMSIS family has a lower KLD than 1PMB and SVM(KLD), at any class proportion",
@@ -143,7 +143,7 @@ def claims_fig3(frame: pd.DataFrame) -> list[Claim]:
 
 
 def claims_fig4(frame: pd.DataFrame) -> list[Claim]:
-    """KLD under drift, with the paper's way of sampling."""
+    """Judge KLD under drift, with the paper's way of sampling."""
     small = Claim(
         "fig4",
         "The NEMSIS family is fairly robust to small drift",
@@ -192,7 +192,7 @@ def _claims_hybrid(frame: pd.DataFrame, figure: str, what: str) -> list[Claim]:
 
 
 def claims(found: dict[str, pd.DataFrame]) -> list[Claim]:
-    """What the paper says about the figures that were run, judged by the numbers."""
+    """Judge what the paper says about the figures that were run by their numbers."""
     judges = {
         "fig1": claims_fig1,
         "fig2": claims_fig2,

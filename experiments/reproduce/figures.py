@@ -26,18 +26,18 @@ STYLES = {
 
 @plain
 def draw(figure: str, frame: pd.DataFrame) -> Figure:
-    """The figure, with error bars or bands over seeds."""
+    """Draw the figure, with error bars or bands over seeds."""
     painters = {"fig2": _draw_tradeoff, "fig3": _draw_bars, "fig4": _draw_drift}
     return painters.get(figure, _draw_curves)(figure, frame)
 
 
 def _by_set(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Each data set's records, in order."""
+    """Return each data set's records, in order."""
     return list(frame.groupby("data", sort=False))
 
 
 def _by_method(figure: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Each method's records, in the order of the paper."""
+    """Return each method's records, in the order of the paper."""
     groups = dict(list(rows.groupby("method")))
     return [(method, groups[method]) for method in METHODS[figure] if method in groups]
 

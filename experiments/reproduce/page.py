@@ -21,7 +21,7 @@ def write_claims(
     seeds: int,
     command: str,
 ) -> Path:
-    """Write report.html, report.md with its figures, and claims.csv; the path of the first."""
+    """Write report.html, report.md with its figures, and claims.csv; return the path of the first."""
     head = ["Figure", "The paper says", "Judged by", "This run", "Held for"]
     rows = [[c.figure, c.text, c.rule, c.verdict, _cases(c)] for c in claims]
     blocks: list[Block] = [

@@ -1,7 +1,7 @@
 """What each figure is made of: data sets, methods, and the numbers of one method on one split.
 
-Protocol of the paper: 70 % of the rows for training, parameters chosen on a held-out part of them, several seeds. Where
-a data set of the paper is not to be had, another one stands in and is labelled as such.
+The protocol is the paper's: 70 % of the rows are for training, parameters are chosen on a held-out part of them, and
+there are several seeds. Where a data set of the paper is not to be had, another one stands in and is labelled as such.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Piece:
     passes: int
 
     def key(self, code: dict) -> dict:
-        """All that determines the piece, as plain JSON."""
+        """Return all that determines the piece, as plain JSON."""
         return {
             "figure": self.figure,
             "data": self.dataset.name,
@@ -91,7 +91,7 @@ class Piece:
 
 
 def online_learner(method: str, measure: str) -> Any:
-    """The online learner of a name in the paper."""
+    """Return the online learner of a name in the paper."""
     if method == "1PMB":
         return OnePassMiniBatchClassifier(get_measure(measure))
     kind = SCANClassifier if method.startswith("SCAN") else NEMSISClassifier
@@ -99,14 +99,14 @@ def online_learner(method: str, measure: str) -> Any:
 
 
 def trained(method: str, measure: str, X: Any, y: np.ndarray, seed: int) -> Any:
-    """The method with its parameters chosen, trained."""
+    """Return the method, trained, with its parameters chosen."""
     if method == "SVM(KLD)":
         return SVMPerfClassifier("kld", C=choose_C("kld", X, y, seed)).fit(X, y)
     return online_learner(method, measure).set_params(random_state=seed).fit(X, y)
 
 
 def run_piece(piece: Piece) -> dict:
-    """Numbers of a piece: its curve, its values, or why it failed."""
+    """Compute the numbers of a piece: its curve, its values, or why it failed."""
     work = {"fig2": _tradeoff, "fig3": _final, "fig4": _drift}
     try:
         return work.get(piece.figure, _curve)(piece, *data.prepare(piece.dataset, piece.seed))
@@ -169,7 +169,7 @@ def run(
     passes: int = 25,
     jobs: int = 1,
 ) -> dict[str, pd.DataFrame]:
-    """A row per data set, method and seed of each figure; sets that are not there are left out with a word."""
+    """Return a row per data set, method and seed of each figure; missing sets are left out, and named."""
     found = {}
     code = provenance(*COMPUTING)
     for figure in figures:
@@ -205,6 +205,6 @@ def run(
 
 
 def label(figure: str, name: str) -> str:
-    """A data set's name, and what it stands in for."""
+    """Return a data set's name, and what it stands in for."""
     replaced = SETS[figure].get(name, "")
     return f"{name} (in place of {replaced})" if replaced else name
