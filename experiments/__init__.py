@@ -1,1 +1,1 @@
-"""Experiments with quapy-nemsis, run from a clone: ``python -m experiments.demo`` and so on."""
+"""Experiments with quapy-nemsis, run from a clone: ``python -m experiments --help`` lists them."""

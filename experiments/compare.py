@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import quapy as qp
-from quapy.protocol import APP, NPP, UPP
 from threadpoolctl import threadpool_limits
 
 from experiments import data, methods
-from experiments.cells import Cell, Store, compute, versions
+from experiments.catalogue import DataSet
+from experiments.store import Cell, Store, compute, provenance
 
-PROTOCOLS = {"APP": APP, "NPP": NPP, "UPP": UPP}
+#: The modules that determine what a cell holds.
+COMPUTING = ("compare", "curves", "data", "files", "methods", "names", "prepare")
 
 
 @dataclass(frozen=True)
@@ -32,43 +33,30 @@ class Protocol:
     n_prevalences: int = 21
 
     def on(self, collection: qp.data.LabelledCollection, seed: int) -> Any:
-        """QuaPy's protocol over a collection."""
+        """Return QuaPy's protocol over a collection."""
         options: dict[str, Any] = {"repeats": self.repeats, "random_state": seed}
         if self.name == "APP":
             options["n_prevalences"] = self.n_prevalences
-        return PROTOCOLS[self.name](collection, self.sample_size, **options)
+        return getattr(qp.protocol, self.name)(collection, self.sample_size, **options)
 
 
 @dataclass(frozen=True)
 class Task:
     """What a cell is made from."""
 
-    source: data.Source
+    dataset: DataSet
     method: str
     seed: int
     protocol: Protocol
 
-    def key(self, fingerprint: str) -> dict:
-        """All that determines the cell, as plain JSON."""
-        return {
-            "data": self.source.name,
-            "method": self.method,
-            "seed": self.seed,
-            "protocol": asdict(self.protocol),
-            "rows": fingerprint,
-            "target": self.source.target,
-            "positive": self.source.positive,
-            "versions": versions(),
-        }
-
 
 def run_task(task: Task) -> Cell:
     """Train the method on a split and let it estimate every sample; what goes wrong is written down."""
-    cell = Cell(task.source.name, task.method, task.seed)
+    cell = Cell(task.dataset.name, task.method, task.seed)
     try:
         with threadpool_limits(1), qp.util.temp_seed(task.seed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            X, y, X_test, y_test = data.prepare(task.source, task.seed)
+            X, y, X_test, y_test = data.prepare(task.dataset, task.seed)
             cell.train_prevalence = float(y.mean())
             begin = time.perf_counter()
             quantifier = methods.method(task.method)(X, y, task.seed).fit(X, y)
@@ -90,24 +78,36 @@ def _run_record(task: Task) -> dict:
 
 
 def keys(tasks: list[Task]) -> list[dict]:
-    """What cells are filed under."""
-    prints = {source: data.load(source).fingerprint for source in {task.source for task in tasks}}
-    return [task.key(prints[task.source]) for task in tasks]
+    """Return the keys that cells are filed under: all that determines them, as plain JSON."""
+    code = provenance(*COMPUTING)
+    return [
+        {
+            "data": task.dataset.name,
+            "method": task.method,
+            "seed": task.seed,
+            "protocol": asdict(task.protocol),
+            "rows": data.load(task.dataset).fingerprint,
+            "target": task.dataset.target,
+            "positive": task.dataset.positive,
+            "code": code,
+        }
+        for task in tasks
+    ]
 
 
 def run(tasks: list[Task], folder: Path, jobs: int = 1, retry: bool = False) -> list[Cell]:
-    """Cells of all tasks, in their order (see `experiments.cells.compute`)."""
-    records = compute(_run_record, tasks, keys(tasks), folder, jobs=jobs, retry=retry)
+    """Return the cells of all tasks, in their order (see `experiments.store.compute`)."""
+    options: dict[str, Any] = {"what": "cells", "jobs": jobs, "retry": retry}
+    records = compute(_run_record, tasks, keys(tasks), folder, **options)
     return [Cell.from_record(record) for record in records]
 
 
 def file_names(tasks: list[Task], folder: Path) -> list[str]:
-    """Files of the cells of all tasks, whether they are there or not."""
-    store = Store(folder)
-    return [store.path(key).name for key in keys(tasks)]
+    """Return the file names of the cells of all tasks, whether they exist or not."""
+    return [Store(folder).path(key).name for key in keys(tasks)]
 
 
 def finished(names: list[str], folder: Path) -> list[Cell]:
-    """Cells of those of the files that are there."""
+    """Return the cells of those files that exist."""
     found = (Store.read(folder / name) for name in names)
     return [Cell.from_record(entry["record"]) for entry in found if entry is not None]

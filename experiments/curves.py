@@ -13,17 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from quapy_nemsis import SVMPerfClassifier, get_loss
-from quapy_nemsis.online import OnlineClassifier
 
-#: Weights of the loss that a structural SVM is tried with.
+#: The candidates for C, the weight of the loss of a structural SVM.
 CS = tuple(10.0**k for k in range(5))
 _MOST_ROWS = 50_000
 
 
 def online_curve(
-    learner: OnlineClassifier, X: Any, y: np.ndarray, n_passes: int, seed: int
-) -> Iterator[tuple[float, OnlineClassifier]]:
-    """The learner at growing numbers of points, with the seconds of its `partial_fit` so far.
+    learner: Any, X: Any, y: np.ndarray, n_passes: int, seed: int
+) -> Iterator[tuple[float, Any]]:
+    """Yield an online learner at growing numbers of points, with the seconds of its `partial_fit` so far.
 
     Its step size and radius are chosen beforehand, on all rows: the time is that of the training alone.
     """
@@ -35,7 +34,7 @@ def online_curve(
 def partial_curve(
     learner: Any, X: Any, y: np.ndarray, n_passes: int, seed: int
 ) -> Iterator[tuple[float, Any]]:
-    """Anything with a `partial_fit`, at growing numbers of points, with the seconds of it so far."""
+    """Yield a learner that has a `partial_fit`, at growing numbers of points, with the seconds of it so far."""
     rng = np.random.default_rng(seed)
     classes = np.unique(y)
     seconds, seen, mark = 0.0, 0, 500
@@ -56,7 +55,7 @@ def partial_curve(
 
 
 def choose_C(loss: str, X: Any, y: np.ndarray, seed: int) -> float:
-    """C of the least loss on held-out rows, a fifth of at most 50,000: it does not depend on their number."""
+    """Return the C of the least loss on held-out rows, a fifth of at most 50,000 rows."""
     if len(y) > _MOST_ROWS:
         X, _, y, _ = train_test_split(X, y, train_size=_MOST_ROWS, stratify=y, random_state=seed)
     X_fit, X_held, y_fit, y_held = train_test_split(
@@ -71,7 +70,7 @@ def choose_C(loss: str, X: Any, y: np.ndarray, seed: int) -> float:
 def structural_curve(
     learner: SVMPerfClassifier, X: Any, y: np.ndarray
 ) -> Iterator[tuple[float, SVMPerfClassifier]]:
-    """The learner after 1, 2, 3, 5, 8 … cutting planes, each time from the beginning, with the seconds it took."""
+    """Yield the learner after 1, 2, 3, 5, 8 … cutting planes, each from the beginning, with the seconds it took."""
     planes, last = 1, 1
     while True:
         stage = clone(learner).set_params(max_iter=planes)

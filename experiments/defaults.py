@@ -1,8 +1,9 @@
-"""How good are the learners with nothing chosen by the user? Against a full grid of step sizes, and under drift.
+"""Compare the learners' defaults with a full grid of step sizes, and with logistic regression under drift.
 
-For each data set and measure: the test value with defaults, next to the best test value of step sizes {1e-4 … 1e4} with
-five passes each (picked on the test rows themselves, which flatters the grid). Then QuaPy's APP for CC, ACC, PACC and
-EMQ on logistic regression and on our learners. Run ``python -m experiments.defaults --data-dir FOLDER``.
+For each data set and measure, this prints the test value with defaults, next to the best test value of step sizes
+{1e-4 … 1e4} with five passes each (picked on the test rows themselves, which flatters the grid). Then it runs QuaPy's
+APP for CC, ACC, PACC and EMQ on logistic regression and on our learners. Run
+``python -m experiments.defaults --data-dir FOLDER``.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from joblib import Parallel, delayed
 from quapy.method.aggregative import ACC, CC, EMQ, PACC
 from quapy.protocol import APP
 from sklearn.base import clone
-from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
 from experiments.accuracy import GRID, online_learner
-from experiments.data import TEXT, from_npz, split
+from experiments.catalogue import DataSet, locate
+from experiments.data import prepare
 from experiments.errors import plain_errors
 from quapy_nemsis import BA, NEMSISClassifier, SCANClassifier, get_measure
 
@@ -33,24 +33,15 @@ SETS = ("adult", "ijcnn1", "letter", "cod-rna", "covtype", "w8a", "imdb", "sms-s
 MEASURES = ("kld", "bakld:0.5", "q", "cq")
 
 
-def prepare(folder: Path, name: str, seed: int) -> tuple:
-    """Train and test part: text as tf-idf, the rest standardised."""
-    X, y = from_npz(folder, name)
-    if name not in TEXT:
-        return split(X, y, seed)
-    parts = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
-    weights = TfidfTransformer().fit(parts[0])
-    return weights.transform(parts[0]), parts[2], weights.transform(parts[1]), parts[3]
-
-
-def against_grid(folder: Path, names: list[str], measures: list[str], seeds: int) -> None:
+def against_grid(datasets: list[DataSet], measures: list[str], seeds: int) -> None:
     """Print the value with defaults next to the grid's best, per seed, and the mean and worst over seeds."""
     head = ("data", "measure", "seed", "default", "grid", "gap %", "BA", "s")
     print("{:9} {:9} {:>4} {:>9} {:>9} {:>7} {:>6} {:>6}".format(*head))
-    for name in names:
+    for dataset in datasets:
+        name = dataset.name
         gaps: dict[str, list[float]] = {measure: [] for measure in measures}
         for seed in range(seeds):
-            X, y, X_test, y_test = prepare(folder, name, seed)
+            X, y, X_test, y_test = prepare(dataset, seed)
             for measure in measures:
                 value = get_measure(measure).score
                 learner = online_learner(measure, 5, seed).set_params(radius="auto")
@@ -58,16 +49,8 @@ def against_grid(folder: Path, names: list[str], measures: list[str], seeds: int
                 labels = learner.fit(X, y).predict(X_test)
                 seconds = time.perf_counter() - begin
                 default = value(y_test, labels)
-                grid = max(
-                    value(
-                        y_test,
-                        online_learner(measure, 5, seed)
-                        .set_params(eta0=eta0)
-                        .fit(X, y)
-                        .predict(X_test),
-                    )
-                    for eta0 in GRID
-                )
+                fixed = (online_learner(measure, 5, seed).set_params(eta0=eta0) for eta0 in GRID)
+                grid = max(value(y_test, one.fit(X, y).predict(X_test)) for one in fixed)
                 gap = 100.0 * (default - grid) / abs(grid) if measure != "kld" else np.nan
                 gaps[measure].append(default if measure == "kld" else gap)
                 print(
@@ -83,7 +66,7 @@ METHODS = (CC, ACC, PACC, EMQ)
 
 
 def classifiers(seed: int) -> dict[str, Any]:
-    """What the aggregations are put on."""
+    """Return the classifiers that the aggregations are put on."""
     return {
         "LR": LogisticRegression(max_iter=1000),
         "LR balanced": LogisticRegression(max_iter=1000, class_weight="balanced"),
@@ -94,10 +77,10 @@ def classifiers(seed: int) -> dict[str, Any]:
     }
 
 
-def drift_errors(folder: Path, name: str, seed: int, repeats: int) -> np.ndarray:
-    """Mean absolute error under APP, classifiers by aggregations."""
-    X, y, X_test, y_test = prepare(folder, name, seed)
-    test = qp.data.LabelledCollection(X_test, y_test, classes=[-1, 1])
+def drift_errors(dataset: DataSet, seed: int, repeats: int) -> np.ndarray:
+    """Return the mean absolute errors under APP: classifiers in rows, aggregations in columns."""
+    X, y, X_test, y_test = prepare(dataset, seed)
+    test = qp.data.LabelledCollection(X_test, y_test, classes=[0, 1])
     errors = []
     for classifier in classifiers(seed).values():
         row = []
@@ -111,18 +94,18 @@ def drift_errors(folder: Path, name: str, seed: int, repeats: int) -> np.ndarray
     return np.array(errors)
 
 
-def under_drift(folder: Path, names: list[str], seeds: int, repeats: int, jobs: int) -> None:
+def under_drift(datasets: list[DataSet], seeds: int, repeats: int, jobs: int) -> None:
     """Print the error of four aggregations over our classifiers and logistic regression, mean over seeds."""
-    cells = [(name, seed) for name in names for seed in range(seeds)]
+    cells = [(dataset, seed) for dataset in datasets for seed in range(seeds)]
     run = Parallel(jobs, return_as="generator")
-    found = run(delayed(drift_errors)(folder, name, seed, repeats) for name, seed in cells)
-    errors: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    found = run(delayed(drift_errors)(*cell, repeats) for cell in cells)
+    errors: dict[str, list[np.ndarray]] = {dataset.name: [] for dataset in datasets}
     print(f"\n{'MAE under APP':26}" + "".join(f"{method.__name__:>8}" for method in METHODS))
-    for (name, _), cell in zip(cells, found, strict=True):
-        errors[name].append(cell)
-        if len(errors[name]) == seeds:
-            _print_errors(name, np.mean(errors[name], axis=0))
-    _print_errors("mean", np.mean([errors[name] for name in names], axis=(0, 1)))
+    for (dataset, _), cell in zip(cells, found, strict=True):
+        errors[dataset.name].append(cell)
+        if len(errors[dataset.name]) == seeds:
+            _print_errors(dataset.name, np.mean(errors[dataset.name], axis=0))
+    _print_errors("mean", np.mean(list(errors.values()), axis=(0, 1)))
 
 
 def _print_errors(name: str, errors: np.ndarray) -> None:
@@ -135,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.defaults", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
+    parser.add_argument("--data-dir", type=Path, required=True, help="folder of data files")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--measures", nargs="+", default=list(MEASURES))
     parser.add_argument("--seeds", type=int, default=5, help="splits for the grid, 0 leaves it out")
@@ -145,11 +128,11 @@ def main() -> None:
         "--repeats", type=int, default=25, help="samples per prevalence in APP, 0 leaves it out"
     )
     options = parser.parse_args()
+    datasets = [locate(name, options.data_dir) for name in options.sets]
     if options.seeds:
-        against_grid(options.data_dir, options.sets, options.measures, options.seeds)
+        against_grid(datasets, options.measures, options.seeds)
     if options.repeats:
-        sets, seeds = options.sets, options.drift_seeds
-        under_drift(options.data_dir, sets, seeds, options.repeats, options.jobs)
+        under_drift(datasets, options.drift_seeds, options.repeats, options.jobs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How commands end when something is wrong: with one line, not with a traceback."""
+"""Commands end with one line when something is wrong, not with a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise SystemExit("stopped: what is finished is kept, the same command goes on") from None
+        raise SystemExit(
+            "stopped: what is finished is kept, and the same command continues"
+        ) from None
     except BrokenPipeError:  # as in `… | head`; nothing more can be printed, not even at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None

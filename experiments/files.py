@@ -1,4 +1,7 @@
-"""Data files of users."""
+"""Data files of users: CSV, Parquet, npz and LIBSVM, read whole and checked.
+
+Files larger than memory are for the sources of `quapy_nemsis.streaming`, which read chunk by chunk.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import difflib
 import gzip
 import hashlib
 import io
-import logging
 import numbers
 import os
 import re
@@ -24,7 +26,8 @@ import pandas as pd
 import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
-from experiments.prepare import as_floats, kind, listed, text
+from experiments.catalogue import FORMATS, known_suffix
+from experiments.prepare import kind, listed, text
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 UNREADABLE = (
@@ -32,78 +35,59 @@ UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error),
 )
 
-logger = logging.getLogger(__name__)
-
 
 class Fault(ValueError):
     """What is wrong with a file and what to do."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """Features, labels (True is positive), missing values of columns and sha256 of a file."""
+class LabelledData:
+    """The features, the labels (True is positive), the missing values of columns, and the sha256 of the source."""
 
     features: Any
     y: np.ndarray
-    name: str
     missing: dict[str, int]
     fingerprint: str
-    #: The positive label as text, where the file has one.
+    #: The positive label as text, where the source has one.
     positive: str = ""
 
 
-def read_file(path: Path, target: str | None, positive: str | None) -> Table:
-    """Read a data file.
+def load_file(path: Path, target: str | None, positive: str | None) -> LabelledData:
+    """Read a data file, whose suffix tells the format.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its suffix tells the format.
-    target : str or None
-        The column of the labels; needed for CSV and Parquet, without effect for npz and LIBSVM.
-    positive : str or None
-        The positive label, as text; all other labels are negative. None takes the greater of two.
+    The target is the column of the labels, which CSV and Parquet files need. The positive label is given as text; all
+    other labels are negative. None takes the greater of two.
     """
     path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file, or give it with --data-dir")
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file; check the path")
     suffix = known_suffix(path)
     try:
-        check_content(path)
-        features, labels = READERS[suffix](path, target)
-        check_shape(features)
+        if not os.access(path, os.R_OK):
+            raise Fault("you have no permission to read the file; change its permissions")
+        if path.stat().st_size == 0:
+            raise Fault("the file is empty; give one with data")
+        features, labels = PARSERS[FORMATS[suffix]](path, target)
+        if features.shape[0] == 0:
+            raise Fault("the file has no rows of data; give one with some")
+        if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
+            raise Fault("there are labels but no features; give a file with both")
         labels = np.asarray(labels)
         y = is_positive(labels, positive)
-        check_finite(features)
+        if infinite := column_counts(features, is_infinite):
+            raise Fault(
+                f"there are infinite values in the columns {listed(list(infinite))}; replace them with numbers or "
+                "leave them empty"
+            )
     except Fault as fault:
         raise Fault(f"{path}: {fault}") from fault.__cause__
     except UNREADABLE as error:
-        wrong = f"broken or cut short, or not a {suffix} file ({error})"
+        wrong = f"the file is broken or cut short, or it is not a {suffix} file ({error})"
         raise Fault(f"{path}: {wrong}; fetch or write it again") from error
-    missing, name = counts(features, pd.isna), path.name[: -len(suffix)]
-    return Table(features, y, name, missing, fingerprint(path), text(labels[y][0]))
-
-
-def known_suffix(path: Path) -> str:
-    """The suffix of a file of a known format, in lower case."""
-    for suffix in READERS:
-        if path.name.lower().endswith(suffix):
-            return suffix
-    raise Fault(f"{path}: unknown format; known suffixes are {', '.join(READERS)}")
-
-
-def check_content(path: Path) -> None:
-    """Refuse a file that may not be read or that has nothing in it."""
-    if not os.access(path, os.R_OK):
-        raise Fault("no permission to read the file; change its permissions")
-    if path.stat().st_size == 0:
-        raise Fault("the file is empty; give one with data")
+    missing = column_counts(features, pd.isna)
+    return LabelledData(features, y, missing, fingerprint(path), text(labels[y][0]))
 
 
 def fingerprint(path: Path, block: int = 2**20) -> str:
-    """The sha256 of the file's bytes, in hexadecimal, read in blocks."""
+    """Return the sha256 of the file's bytes, in hexadecimal; the file is read in blocks."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(block):
@@ -112,12 +96,12 @@ def fingerprint(path: Path, block: int = 2**20) -> str:
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file open for reading bytes, unpacked when it is a gz file."""
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+    """Open the file for reading bytes, which are unpacked when it is a gz file."""
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def read_csv(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """Features and labels of a CSV or TSV file in UTF-8."""
+def parse_text(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+    """Return the features and labels of a CSV or TSV file in UTF-8."""
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
         with opened(path) as file, warnings.catch_warnings(record=True) as cut:
@@ -126,16 +110,18 @@ def read_csv(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
     except pd.errors.EmptyDataError:
         raise Fault("the file is empty; give one with a header and rows") from None
     except pd.errors.ParserError as error:
-        raise Fault(plain(error)) from error
+        raise Fault(in_plain_words(error)) from error
     except UnicodeDecodeError as error:
-        line = undecodable_line(path)
-        raise Fault(f"line {line} is not UTF-8; save the file as UTF-8") from error
+        with opened(path) as file:
+            lines = enumerate(file, start=1)
+            bad = next(n for n, line in lines if line.decode(errors="ignore").encode() != line)
+        raise Fault(f"line {bad} is not UTF-8; save the file as UTF-8") from error
     check_widths(path, separator, every=bool(cut) or bool(frame.iloc[:, -1].isna().any()))
-    return apart(frame, target)
+    return split_target(frame, target)
 
 
-def plain(error: Exception) -> str:
-    """The message of the parser of pandas in plain words."""
+def in_plain_words(error: Exception) -> str:
+    """Return the message of the parser of pandas in plain words."""
     ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
     if ragged:
         return "line {1} has {2} fields, not {0}; repair or quote it".format(*ragged.groups())
@@ -152,38 +138,29 @@ def check_widths(path: Path, separator: str, every: bool) -> None:
     with a warning, and it fills up short rows, so that these end in a missing value.
     """
     with opened(path) as file:
+        csv.field_size_limit(2**31 - 1)  # texts may be long
         rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=separator)
-        try:
-            width = len(next(filter(None, rows)))
-            for row in filter(None, rows):
-                ends_open = len(row) == width + 1 and not row[-1]
-                if len(row) != width and not ends_open and "".join(row).strip():
-                    wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
-                    hint = "is the separator right?" if width == 1 else "repair or quote it"
-                    raise Fault(f"{wrong}; {hint}")
-                if not every:
-                    return
-        except csv.Error as error:  # a field of more than 128 KiB
-            logger.info("%s: the lengths of the rows were not compared: %s", path, error)
+        width = len(next(filter(None, rows)))
+        for row in filter(None, rows):
+            ends_open = len(row) == width + 1 and not row[-1]
+            if len(row) != width and not ends_open and "".join(row).strip():
+                wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
+                hint = "is the separator right?" if width == 1 else "repair or quote it"
+                raise Fault(f"{wrong}; {hint}")
+            if not every:
+                return
 
 
-def undecodable_line(path: Path) -> int:
-    """The number of the first line that is not UTF-8."""
-    with opened(path) as file:
-        lines = enumerate(file, start=1)
-        return next(n for n, line in lines if line.decode(errors="ignore").encode() != line)
-
-
-def read_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """Features and labels of a Parquet file; an index that pandas stored in it is left out."""
+def parse_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+    """Return the features and labels of a Parquet file; an index that pandas stored in it is left out."""
     try:
-        return apart(pd.read_parquet(path).reset_index(drop=True), target)
+        return split_target(pd.read_parquet(path).reset_index(drop=True), target)
     except ImportError as error:
         raise Fault("Parquet files need pyarrow: pip install pyarrow") from error
 
 
-def apart(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """The feature columns and the target column."""
+def split_target(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+    """Return the feature columns and the target column."""
     frame.columns = frame.columns.map(str)
     names = list(frame.columns)
     if target in names:
@@ -199,9 +176,22 @@ def apart(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, pd.Ser
     raise Fault(f"there is no column {target!r} for --target; {hint}{columns}")
 
 
-def read_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
-    """Features and labels of an npz file: y and X, or y and the CSR parts."""
-    parts = npz_parts(path)
+def parse_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
+    """Return the features and labels of an npz file: X, or the CSR parts, and y. Python objects are not loaded."""
+    if not zipfile.is_zipfile(path):
+        raise zipfile.BadZipFile("not a whole npz file")
+    parts = {}
+    with np.load(path, allow_pickle=False) as file:
+        for key in file.files:
+            try:
+                parts[key] = np.asarray(file[key])
+            except ValueError as error:
+                if "allow_pickle" not in str(error):
+                    raise
+                why = (
+                    f"{key!r} holds Python objects, which are not loaded because they can run code"
+                )
+                raise Fault(f"{why}; save arrays of numbers or strings") from error
     if "y" not in parts or not ("X" in parts or set(CSR_PARTS) <= set(parts)):
         wanted = f"y and X, or y and the CSR parts {', '.join(CSR_PARTS)}"
         raise Fault(f"the file must hold {wanted}; it holds {listed(sorted(parts))}")
@@ -214,25 +204,8 @@ def read_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
     return X.astype(np.float32 if X.dtype == np.float32 else np.float64), y
 
 
-def npz_parts(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file; Python objects in it are not loaded."""
-    if not zipfile.is_zipfile(path):
-        raise zipfile.BadZipFile("not a whole npz file")
-    with np.load(path, allow_pickle=False) as file:
-        parts = {}
-        for key in file.files:
-            try:
-                parts[key] = np.asarray(file[key])
-            except ValueError as error:
-                if "allow_pickle" not in str(error):
-                    raise
-                why = f"{key!r} holds Python objects, not loaded because they can run code"
-                raise Fault(f"{why}; save arrays of numbers or strings") from error
-        return parts
-
-
 def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
-    """The CSR matrix of its parts, checked."""
+    """Return the CSR matrix of its parts, and check it."""
     try:
         if "format" in parts and parts["format"].item() not in (b"csr", "csr"):
             raise ValueError(f"the format is {parts['format'].item()!r}")
@@ -245,51 +218,42 @@ def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
     return X
 
 
-def read_libsvm(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
-    """Features and labels of a LIBSVM text file."""
+def parse_libsvm(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
+    """Return the features and labels of a LIBSVM text file. The first bad line is found by halving."""
     try:
         return load_svmlight_file(str(path))
     except (ValueError, OverflowError) as error:
-        number, line = bad_line(path.read_bytes().split(b"\n"))
-        wrong = f"line {number} is not LIBSVM text ({line[:60]!r}: {error})"
+        lines = path.read_bytes().split(b"\n")
+        start, stop = 0, len(lines)
+        while stop - start > 1:
+            middle = (start + stop) // 2
+            try:
+                load_svmlight_file(io.BytesIO(b"\n".join(lines[start:middle])))
+                start = middle
+            except (ValueError, OverflowError):
+                stop = middle
+        shown = lines[start].decode("utf-8", errors="replace")[:60]
         wanted = "'label index:value index:value ...' with rising indices"
-        raise Fault(f"{wrong}; lines must read {wanted}") from error
+        raise Fault(
+            f"line {start + 1} is not LIBSVM text ({shown!r}: {error}); lines must read {wanted}"
+        ) from error
 
 
-def bad_line(lines: list[bytes]) -> tuple[int, str]:
-    """The number and the text of the first line that does not parse, found by halving."""
-    start, stop = 0, len(lines)
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        try:
-            load_svmlight_file(io.BytesIO(b"\n".join(lines[start:middle])))
-            start = middle
-        except (ValueError, OverflowError):
-            stop = middle
-    return start + 1, lines[start].decode("utf-8", errors="replace")
-
-
-READERS: dict[str, Callable[[Path, str | None], tuple[Any, Any]]] = {
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv"), read_csv),
-    **dict.fromkeys((".parquet", ".pq"), read_parquet),
-    **dict.fromkeys((".npz",), read_npz),
-    **dict.fromkeys((".libsvm", ".svm", ".svmlight", ".txt"), read_libsvm),
+PARSERS: dict[str, Callable[[Path, str | None], tuple[Any, Any]]] = {
+    "text": parse_text,
+    "parquet": parse_parquet,
+    "npz": parse_npz,
+    "libsvm": parse_libsvm,
 }
 
 
-def check_shape(features: Any) -> None:
-    """Refuse a table without rows or without features."""
-    if features.shape[0] == 0:
-        raise Fault("the file has no rows of data; give one with some")
-    if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
-        raise Fault("there are labels but no features; give a file with both")
-
-
 def is_positive(values: np.ndarray, positive: str | None) -> np.ndarray:
-    """Which of the labels are positive."""
+    """Tell which of the labels are positive."""
     missing = np.flatnonzero(pd.isna(values))
     if len(missing):
-        wrong = f"{len(missing)} rows have no label, first row {missing[0] + 1} of the data"
+        wrong = (
+            f"{len(missing)} rows have no label, the first of them row {missing[0] + 1} of the data"
+        )
         counted = "in text files, NA, None, nan and null also count as missing"
         raise Fault(f"{wrong}; fill them in or remove these rows ({counted})")
     try:
@@ -310,7 +274,7 @@ def is_positive(values: np.ndarray, positive: str | None) -> np.ndarray:
 
 
 def is_same(label: Any, wanted: str) -> bool:
-    """Whether a label is the one given as text; 1 is also 1.0 and +1, True is also true."""
+    """Tell whether a label is the one given as text; 1 is also 1.0 and +1, True is also true."""
     if isinstance(label, bool | np.bool_):
         return text(label).lower() == wanted.lower()
     try:
@@ -320,31 +284,20 @@ def is_same(label: Any, wanted: str) -> bool:
         return False
 
 
-def check_finite(features: Any) -> None:
-    """Refuse infinite numbers."""
-    infinite = counts(features, is_infinite)
-    if infinite:
-        names = listed(list(infinite))
-        raise Fault(
-            f"infinite values in the columns {names}; replace them with numbers or leave them empty"
-        )
-
-
 def is_infinite(values: Any) -> Any:
-    """Which values are infinite numbers."""
-    if not isinstance(values, pd.Series):
-        return np.isinf(values)
-    return np.isinf(as_floats(values)) if kind(values) == "number" else values.isna() & False
+    """Tell which values are infinite numbers."""
+    if isinstance(values, pd.Series):
+        return np.isinf(values.astype("float64")) if kind(values) == "number" else np.zeros(1)
+    return np.isinf(values)
 
 
-def counts(features: Any, test: Callable[[Any], Any]) -> dict[str, int]:
-    """How many values pass the test, of each column where any do; arrays count columns from 0."""
+def column_counts(features: Any, test: Callable[[Any], Any]) -> dict[str, int]:
+    """Count the values that pass the test in each column where any do; columns of arrays count from 0."""
     if isinstance(features, pd.DataFrame):
         found = {name: int(test(features[name]).sum()) for name in features}
-        return {name: count for name, count in found.items() if count}
-    if scipy.sparse.issparse(features):
-        columns = features.indices[test(features.data)]
+    elif scipy.sparse.issparse(features):
+        columns = np.bincount(features.indices, test(features.data))
+        found = {str(k): int(count) for k, count in enumerate(columns)}
     else:
-        columns = np.nonzero(test(features))[1]
-    found = zip(*np.unique(columns, return_counts=True), strict=True)
-    return {str(name): int(count) for name, count in found}
+        found = {str(k): int(count) for k, count in enumerate(test(features).sum(axis=0))}
+    return {name: count for name, count in found.items() if count}

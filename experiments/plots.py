@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from typing import Any
+from typing import Any, cast
 
 import matplotlib.style
 import numpy as np
+import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -16,19 +17,18 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import Bbox, ScaledTranslation, blended_transform_factory
 
-from experiments.cells import Cell
+from experiments.names import ERRORS
 from experiments.stats import (
-    NAMES,
     SMOOTHED,
+    ErrorTable,
     Ranking,
-    Table,
     average_ranks,
-    base_name,
     cliques,
     distinct,
     errors,
     failure,
 )
+from experiments.store import Cell
 
 #: Okabe and Ito's colours, told apart by colour-blind readers too; without yellow, which is too
 #: pale for lines on white.
@@ -49,7 +49,7 @@ plain = matplotlib.style.context("default")
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, marker and line of a method, the same in all figures."""
+    """Return the colour, marker and line of a method, which are the same in all figures."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[index % len(MARKERS)],
@@ -58,12 +58,12 @@ def look(index: int) -> dict[str, Any]:
 
 
 def literal(text: str, width: int = 34) -> str:
-    """Text that matplotlib shows as it is, in lines of a width: a $ would begin a formula."""
+    """Return text that matplotlib shows as it is, in lines of a width: a $ would begin a formula."""
     return textwrap.fill(text, width).replace("$", r"\$")
 
 
-def panels(n: int, width: float, height: float, columns: int, **shared: bool) -> list[Axes]:
-    """Axes of a new figure, side by side in rows of some columns; the last row may be shorter."""
+def panels(n: int, width: float, height: float, columns: int, **shared: Any) -> list[Axes]:
+    """Return the axes of a new figure, side by side in rows of some columns; the last row may be shorter."""
     columns = min(n, columns)
     rows = math.ceil(n / columns)
     # Half an inch each for what is around all panels: labels, and a title or a legend.
@@ -75,8 +75,13 @@ def panels(n: int, width: float, height: float, columns: int, **shared: bool) ->
     return list(axes[:n])
 
 
+def figure_of(axes: list[Axes]) -> Figure:
+    """Return the figure that axes are in."""
+    return cast(Figure, axes[0].figure)
+
+
 def legend_below(figure: Figure, axes: list[Axes]) -> None:
-    """One legend for all panels, below them, in as many columns as have room."""
+    """Draw one legend for all panels, below them, in as many columns as have room."""
     lines = {line.get_label(): line for ax in axes for line in ax.get_lines()}
     if not lines:
         return
@@ -94,92 +99,61 @@ def legend_below(figure: Figure, axes: list[Axes]) -> None:
     )
 
 
-def binned(x: np.ndarray, y: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Mean of x, and mean and standard deviation of y, in each bin of x that is not empty."""
-    bins = np.digitize(x, edges[1:-1])
-    parts = [(x[bins == b], y[bins == b]) for b in np.unique(bins)]
-    return (
-        np.array([part.mean() for part, _ in parts]),
-        np.array([part.mean() for _, part in parts]),
-        np.array([part.std() for _, part in parts]),
-    )
+def binned(x: np.ndarray, y: np.ndarray, bins: int) -> np.ndarray:
+    """Return the mean of x, and the mean and standard deviation of y, in each bin of [0, 1] that is not empty."""
+    means = scipy.stats.binned_statistic(x, [x, y], "mean", bins, (0.0, 1.0)).statistic
+    spread = scipy.stats.binned_statistic(x, y, "std", bins, (0.0, 1.0)).statistic
+    return np.array([*means, spread])[:, ~np.isnan(means[0])]
 
 
 def select(cells: list[Cell], data: str, method: str) -> list[Cell]:
-    """Cells of a method on a data set that have a result."""
+    """Return the cells of a method on a data set that have a result."""
     return [c for c in cells if c.data == data and c.method == method and not failure(c)]
 
 
-def drift_curves(cells: list[Cell], metric: str, sample_size: int) -> Figure:
-    """Mean error against the drift from training to test prevalence, one panel per data set."""
-    data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
-    curves: dict[str, dict[str, tuple[np.ndarray, ...]]] = {name: {} for name in data}
-    means = np.full((len(methods), len(data)), np.nan)
-    for j, name in enumerate(data):
-        for i, method in enumerate(methods):
-            if found := select(cells, name, method):
-                drift = np.concatenate([np.abs(c.true - c.train_prevalence) for c in found])
-                error = np.concatenate([errors(c, metric, sample_size) for c in found])
-                curves[name][method] = binned(drift, error, np.linspace(0.0, 1.0, 11))
-                means[i, j] = error.mean()
-    # Apart from the errors: they may import QuaPy, which would change the settings half way.
-    return draw_curves(curves, drift_looks(methods, means), base_name(metric))
-
-
-def drift_looks(methods: list[str], means: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Look of each method's curve: of many methods, all but those of best mean rank are grey."""
-    looks = {method: {"label": literal(method), **look(k)} for k, method in enumerate(methods)}
-    if len(methods) > MOST:
-        for k in np.argsort(average_ranks(means), kind="stable")[IN_COLOUR:]:
-            looks[methods[k]] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
-    return looks
-
-
-def top_of(
-    lines: dict[str, tuple[np.ndarray, ...]], looks: dict[str, dict[str, Any]]
-) -> float | None:
-    """End of an axis on which curves in colour have room and grey ones may leave; None for all."""
-    ends = {method: mean.max() for method, (_, mean, _) in lines.items()}
-    coloured = [end for method, end in ends.items() if looks[method]["label"] != OTHERS]
-    return 1.5 * max(coloured) if 0 < len(coloured) < len(ends) and max(coloured) > 0 else None
-
-
 @plain
-def draw_curves(
-    curves: dict[str, dict[str, tuple[np.ndarray, ...]]],
-    looks: dict[str, dict[str, Any]],
-    metric: str,
-) -> Figure:
-    """Draw the drift curves of each data set and method.
+def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figure:
+    """Draw the mean error against the drift from training to test prevalence, one panel per data set.
 
-    Errors that divide by prevalences have a logarithmic axis: they are greater by orders of
-    magnitude where a class is rare.
+    Of many methods, all but those of best mean rank are grey, and may leave the panel. Errors that divide by
+    prevalences have a logarithmic axis: they are greater by orders of magnitude where a class is rare.
     """
-    axes = panels(len(curves), 4.2, 3.6, COLUMNS)
-    for ax, (data, lines) in zip(axes, curves.items(), strict=True):
-        for method, (x, mean, _) in lines.items():
-            ax.plot(x, mean, markersize=5, **looks[method])
+    looks = [{"label": literal(method), **look(k)} for k, method in enumerate(table.methods)]
+    if len(looks) > MOST:
+        for k in np.argsort(average_ranks(table.means), kind="stable")[IN_COLOUR:]:
+            looks[k] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
+    axes = panels(len(table.data), 4.2, 3.6, COLUMNS)
+    for ax, data in zip(axes, table.data, strict=True):
+        ends: dict[bool, list[float]] = {True: [], False: []}
+        for method, style in zip(table.methods, looks, strict=True):
+            if found := select(cells, data, method):
+                drift = np.concatenate([np.abs(c.true - c.train_prevalence) for c in found])
+                error = np.concatenate([errors(c, table.metric, sample_size) for c in found])
+                x, mean, _ = binned(drift, error, 10)
+                ax.plot(x, mean, markersize=5, **style)
+                ends[style["label"] != OTHERS].append(mean.max())
         ax.set_title(literal(data), fontsize=11)
         ax.set_xlim(left=0.0)
-        if metric in SMOOTHED and any((mean > 0.0).any() for _, mean, _ in lines.values()):
+        highest = max(ends[True], default=0.0)
+        if table.metric in SMOOTHED and max(highest, *ends[False], 0.0) > 0.0:
             ax.set_yscale("log")
             log_ticks(ax.yaxis)
         else:
-            ax.set_ylim(bottom=0.0, top=top_of(lines, looks))
+            ax.set_ylim(bottom=0.0, top=1.5 * highest if highest and ends[False] else None)
         ax.grid(alpha=0.3)
-    figure = axes[0].figure
     # Not as a label of the figure, where the legend would cover it.
     for ax in axes[-COLUMNS:]:
         ax.set_xlabel("drift |p′ − p| from training to test")
     for ax in axes[::COLUMNS]:
-        ax.set_ylabel(NAMES[metric])
+        ax.set_ylabel(ERRORS[table.metric])
+    figure = figure_of(axes)
     legend_below(figure, axes)
     return figure
 
 
 @plain
 def diagonal(cells: list[Cell], data: str) -> Figure:
-    """Estimated against true prevalence on a data set, one panel per method.
+    """Draw estimated against true prevalence on a data set, one panel per method.
 
     The line is the mean of the estimates, the band one standard deviation to each side.
     """
@@ -188,10 +162,9 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
     for index, (ax, method) in enumerate(zip(axes, methods, strict=True)):
         ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=1.0)
         if found := select(cells, data, method):
-            true, estimated = (
-                np.concatenate([getattr(c, part) for c in found]) for part in ("true", "estimated")
-            )
-            x, mean, spread = binned(true, estimated, np.linspace(0.0, 1.0, 22))
+            true = np.concatenate([c.true for c in found])
+            estimated = np.concatenate([c.estimated for c in found])
+            x, mean, spread = binned(true, estimated, 21)
             colour = look(index)["color"]
             ax.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
             ax.plot(x, mean, color=colour, linewidth=1.6)
@@ -199,20 +172,20 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
             ax.text(0.95, 0.1, "no result", ha="right", color="0.35")
         ax.set_title(literal(method, 26), fontsize=9)
         ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
-        ax.set_xticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
-        ax.set_yticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
+        for set_ticks in (ax.set_xticks, ax.set_yticks):
+            set_ticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
         # Also above a gap in the last row.
         ax.tick_params(labelbottom=index + 4 >= len(methods))
         ax.grid(alpha=0.3)
-    figure = axes[0].figure
+    figure = figure_of(axes)
     figure.suptitle(literal(data, 60), fontsize=12)
     figure.supxlabel("true prevalence", fontsize=11)
     figure.supylabel("estimated prevalence", fontsize=11)
     return figure
 
 
-def mean_seconds(cells: list[Cell], table: Table) -> np.ndarray:
-    """Mean seconds of training of each method, every data set counting alike."""
+def mean_seconds(cells: list[Cell], table: ErrorTable) -> np.ndarray:
+    """Return the mean seconds of training of each method; every data set counts alike."""
     seconds = []
     for method in table.methods:
         sets = [[c.fit_seconds for c in select(cells, d, method)] for d in table.data]
@@ -222,13 +195,14 @@ def mean_seconds(cells: list[Cell], table: Table) -> np.ndarray:
 
 def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
     """Write names beside points, moved up or down where they would cover a point or each other."""
-    figure = ax.figure
+    figure = figure_of([ax])
     figure.draw_without_rendering()
     frame, pixel = ax.get_window_extent(), figure.dpi / 72.0
     points = ax.transData.transform(np.column_stack([x, y]))
     taken = [Bbox([point - 5 * pixel, point + 5 * pixel]) for point in points]
     for k in np.argsort(y):
         side = 1 if points[k, 0] < frame.x0 + 0.6 * frame.width else -1
+        line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4}
         label = ax.annotate(
             literal(names[k]),
             (x[k], y[k]),
@@ -237,14 +211,7 @@ def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> No
             ha="left" if side == 1 else "right",
             va="center",
             fontsize=9,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": "0.6",
-                "linewidth": 0.7,
-                "shrinkA": 0,
-                "shrinkB": 4,
-                "relpos": (0.0 if side == 1 else 1.0, 0.5),
-            },
+            arrowprops={**line, "relpos": (0.0 if side == 1 else 1.0, 0.5)},
         )
         # The layout is done: labels must not move the points any more.
         label.set_in_layout(False)
@@ -258,7 +225,7 @@ def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> No
 
 
 def free_shift(box: Bbox, taken: list[Bbox], frame: Bbox, pixel: float) -> float:
-    """Least vertical shift, in points, that takes a box away from others; 0 if there is none."""
+    """Return the least vertical shift, in points, that takes a box away from others; 0 if there is none."""
     for shift in sorted(range(-300, 301, 3), key=abs):
         moved = box.translated(0.0, shift * pixel)
         inside = frame.y0 < moved.y0 and moved.y1 < frame.y1
@@ -268,7 +235,7 @@ def free_shift(box: Bbox, taken: list[Bbox], frame: Bbox, pixel: float) -> float
 
 
 def log_ticks(axis: Axis) -> None:
-    """Plain numbers on a logarithmic axis, and enough of them in a short range too."""
+    """Put plain numbers on a logarithmic axis, and enough of them in a short range too."""
     low, high = axis.get_view_interval()
     steps = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 1e4 * low else (1,)
     axis.set_major_locator(LogLocator(subs=[float(step) for step in steps]))
@@ -277,8 +244,8 @@ def log_ticks(axis: Axis) -> None:
 
 
 @plain
-def time_quality(cells: list[Cell], table: Table) -> Figure:
-    """Mean error against mean seconds of training, over all data sets.
+def time_quality(cells: list[Cell], table: ErrorTable) -> Figure:
+    """Draw the mean error against mean seconds of training, over all data sets.
 
     Methods without a result on one of the data sets are left out: their means would be over
     other data.
@@ -288,7 +255,7 @@ def time_quality(cells: list[Cell], table: Table) -> Figure:
     figure = Figure(figsize=(7.2, 4.8), layout="constrained")
     ax = figure.subplots()
     for k in shown:
-        style = look(k)
+        style = look(int(k))
         ax.plot(seconds[k], table.averages[k], style["marker"], color=style["color"], markersize=8)
     ax.margins(y=0.15)
     ax.set_xscale("log")
@@ -296,7 +263,7 @@ def time_quality(cells: list[Cell], table: Table) -> Figure:
         ax.set_xlim(seconds[shown].min() / 1.7, seconds[shown].max() * 1.7)
     log_ticks(ax.xaxis)
     ax.set_xlabel("mean seconds of training")
-    ax.set_ylabel(f"mean {NAMES[table.metric]}")
+    ax.set_ylabel(f"mean {ERRORS[table.metric]}")
     ax.grid(alpha=0.3)
     if len(shown):
         names = [table.methods[k] for k in shown]
@@ -308,22 +275,17 @@ def time_quality(cells: list[Cell], table: Table) -> Figure:
     return figure
 
 
-def none_differ(ranking: Ranking) -> bool:
-    """Whether the critical difference is no less than that of the best and the worst method."""
-    return ranking.critical_difference >= np.ptp(ranking.ranks)
-
-
 @plain
 def rank_diagram(ranking: Ranking | None) -> Figure | None:
-    """Mean ranks with their critical difference; bars join methods that do not differ.
+    """Draw mean ranks with their critical difference; bars join methods that do not differ.
 
-    Without bars where none differ. None where it would tell nothing: fewer than two data sets or
-    three methods.
+    There are no bars where none differ. Return None where a diagram would tell nothing: with fewer than two data sets
+    or three methods.
     """
     if ranking is None or len(ranking.methods) < 3:
         return None
     n, difference = len(ranking.methods), ranking.critical_difference
-    groups = [] if none_differ(ranking) else cliques(ranking.ranks, difference)
+    groups = [] if ranking.none_differ else cliques(ranking.ranks, difference)
     half = math.ceil(n / 2)
     top = 0.5 + 0.4 * len(groups)
     figure = Figure(figsize=(9.0, 1.4 + 0.3 * (top + half)), layout="constrained")
@@ -339,12 +301,12 @@ def rank_diagram(ranking: Ranking | None) -> Figure | None:
         height = 0.4 + 0.4 * level
         bar = [first - 0.006 * n, last + 0.006 * n]
         ax.plot(bar, [height, height], color="#D55E00", linewidth=4, clip_on=False)
-    draw_difference(ax, difference, bar=not none_differ(ranking))
+    draw_difference(ax, difference, bar=not ranking.none_differ)
     return figure
 
 
 def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
-    """Lines from the axis to the names: the better half on the left, the others on the right."""
+    """Draw lines from the axis to the names: the better half on the left, the others on the right."""
     n = len(ranking.methods)
     half = math.ceil(n / 2)
     for place, k in enumerate(np.argsort(ranking.ranks, kind="stable")):
@@ -364,9 +326,9 @@ def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
 
 
 def draw_difference(ax: Axes, difference: float, bar: bool) -> None:
-    """The critical difference above the numbers of the axis, with a bar as long as it is.
+    """Draw the critical difference above the numbers of the axis, with a bar as long as it is.
 
-    Without the bar if it would be longer than the ranks reach.
+    There is no bar if it would be longer than the ranks reach.
     """
     # In ranks across, in points above the axis.
     above = blended_transform_factory(
@@ -392,7 +354,7 @@ def draw_difference(ax: Axes, difference: float, bar: bool) -> None:
 
 @plain
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG file, on white."""
+    """Return the figure as a PNG file, on white."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130, facecolor="white")
     return buffer.getvalue()

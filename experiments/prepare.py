@@ -1,27 +1,26 @@
-"""From features as they come to finite numbers on comparable scales."""
+"""Features become finite numbers on comparable scales here."""
 
 from __future__ import annotations
 
-import logging
-import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, StandardScaler
 
 DENSE_LIMIT = 10**8
+#: Share of nonzero entries up to which whole numbers in a sparse matrix are taken for term counts.
+MOST_DENSE_TEXT = 0.05
 NUMBERS = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")
-
-logger = logging.getLogger(__name__)
 
 
 def text(label: Any) -> str:
-    """The label as text; whole numbers without a decimal point."""
+    """Return the label as text; whole numbers have no decimal point."""
     if isinstance(label, bytes):
         return label.decode("utf-8", errors="replace")
     whole = isinstance(label, float | np.floating) and float(label).is_integer()
@@ -29,13 +28,13 @@ def text(label: Any) -> str:
 
 
 def listed(values: Any, most: int = 20) -> str:
-    """The values as text, the first ones only when there are many."""
+    """Return the values as text, the first ones only when there are many."""
     shown = ", ".join(repr(text(value)) for value in values[:most])
     return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
 
 
 def kind(column: pd.Series) -> str:
-    """What a column holds: number (also booleans), text (also categories) or other."""
+    """Tell what a column holds: number (also booleans), text (also categories) or other."""
     found = pd.api.types.infer_dtype(column, skipna=True)
     if found in NUMBERS:
         return "number"
@@ -43,7 +42,7 @@ def kind(column: pd.Series) -> str:
 
 
 def use(column: pd.Series) -> str:
-    """The use of a column: number or text; not used are constant, identifier and other."""
+    """Tell the use of a column: number or text. Those called constant, identifier and other are not used."""
     if column.isna().all():
         return "constant"
     found = kind(column)
@@ -54,12 +53,28 @@ def use(column: pd.Series) -> str:
     return found
 
 
-def preparer(features: Any) -> Pipeline:
-    """A transformer, not fitted, that makes finite numbers of features such as these.
+def are_term_counts(features: Any) -> bool:
+    """Tell whether features are counts of terms in texts, which are to be weighted by tf-idf.
 
-    Call it with the training part and fit it there. Constant columns are dropped with a note in the
-    log; identifiers, free text and columns that are neither numbers nor text with a warning.
+    They are if they come as a sparse matrix of whole numbers, none negative and some above 1, of which at most one
+    entry in twenty is not 0. So 0/1 indicators are no counts, nor are other numbers in a sparse format.
     """
+    if not scipy.sparse.issparse(features) or not features.nnz:
+        return False
+    if features.nnz > MOST_DENSE_TEXT * features.shape[0] * features.shape[1]:
+        return False
+    values = features.data
+    return bool(values.min() >= 0 and values.max() > 1 and (values == np.floor(values)).all())
+
+
+def preparer(features: Any, counts: bool = False) -> Any:
+    """Return a transformer, not fitted, that makes finite numbers of features such as these.
+
+    Call it with the training part and fit it there. Columns that are not used (see `unused`) are dropped. With
+    ``counts`` the features are term counts (see `are_term_counts`) and are weighted by tf-idf.
+    """
+    if counts:
+        return TfidfTransformer()
     if isinstance(features, pd.DataFrame):
         return make_pipeline(of_columns(features), FunctionTransformer(as_dense))
     if scipy.sparse.issparse(features) and features.shape[0] * features.shape[1] > DENSE_LIMIT:
@@ -69,10 +84,8 @@ def preparer(features: Any) -> Pipeline:
 
 
 def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
-    """The transformer of the columns of use: medians and scaling, or one column per text."""
+    """Return the transformer of the columns that are used: medians and scaling, or one column per text."""
     uses = {name: use(frame[name]) for name in frame}
-    for reason in ("constant", "identifier", "other"):
-        report(reason, [name for name in uses if uses[name] == reason])
     median = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     frequent = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
     codes = OneHotEncoder(
@@ -83,46 +96,38 @@ def of_columns(frame: pd.DataFrame) -> ColumnTransformer:
         "text": make_pipeline(FunctionTransformer(as_texts), frequent, codes),
     }
     chosen = [(k, step, [name for name in uses if uses[name] == k]) for k, step in steps.items()]
-    if not any(names for _, _, names in chosen):
+    if not set(steps) & set(uses.values()):
         raise ValueError(f"no column can be used, of {listed(list(frame.columns))}")
     return ColumnTransformer(chosen, sparse_threshold=0.0)
 
 
-def unused(features: Any) -> dict[str, str]:
-    """Columns of a table that are not used, and why."""
-    if not isinstance(features, pd.DataFrame):
-        return {}
+def unused(features: Any) -> dict[str, list[str]]:
+    """Return the columns of a table that are not used, by the reason."""
     why = {"constant": "constant", "identifier": "all values differ", "other": "no number or text"}
-    uses = {name: use(features[name]) for name in features}
-    return {name: why[found] for name, found in uses.items() if found in why}
-
-
-def report(reason: str, names: list[str]) -> None:
-    """Tell which columns are dropped, if any: constant ones in the log, others as a warning."""
-    if names and reason == "constant":
-        logger.info("dropped columns, constant or all missing: %s", listed(names))
-    elif names:
-        why = "all values differ" if reason == "identifier" else "neither numbers nor text"
-        warnings.warn(f"dropped columns, {why}: {listed(names)}", stacklevel=4)
+    found: dict[str, list[str]] = {}
+    for name in features if isinstance(features, pd.DataFrame) else ():
+        if (reason := use(features[name])) in why:
+            found.setdefault(why[reason], []).append(name)
+    return found
 
 
 def as_floats(values: Any) -> Any:
-    """Columns as floats, missing values as nan."""
+    """Return columns as floats, missing values as nan."""
     return values.astype("float64")
 
 
 def as_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns as Python strings, missing values as nan."""
+    """Return columns as Python strings, missing values as nan."""
     return frame.astype(str).astype(object).where(frame.notna(), np.nan)
 
 
 def as_dense(X: Any) -> np.ndarray:
-    """The matrix as an array in C order."""
+    """Return the matrix as an array in C order."""
     return np.ascontiguousarray(X.toarray() if scipy.sparse.issparse(X) else X)
 
 
 def without_gaps(X: Any) -> Any:
-    """The matrix as CSR, with zeros for missing values."""
+    """Return the matrix as CSR, with zeros for missing values."""
     X = X.tocsr(copy=True)
     X.data = np.nan_to_num(X.data)
     return X

@@ -1,40 +1,22 @@
-"""A comparison as a report: one page of HTML, the same in Markdown, and all numbers as CSV.
-
-The content is built once, as a list of blocks, and then written in both formats.
-"""
+"""The report of a comparison is one page of HTML, the same in Markdown, and all numbers as CSV."""
 
 from __future__ import annotations
 
-import csv
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
+import pandas as pd
 
 from experiments import plots
-from experiments.blocks import (
-    Block,
-    Code,
-    Grid,
-    Heading,
-    Items,
-    Paragraph,
-    Picture,
-    as_html,
-    as_markdown,
-)
-from experiments.cells import Cell
+from experiments.names import ERRORS, base_name
+from experiments.rendering import Block, Grid, Items, Picture, Text, write_page
 from experiments.stats import (
-    NAMES,
     SMOOTHED,
+    ErrorTable,
     Ranking,
-    Table,
-    base_name,
     distinct,
     error_table,
     errors,
@@ -42,20 +24,18 @@ from experiments.stats import (
     is_least,
     rank,
 )
+from experiments.store import PACKAGES, Cell, replacing
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib", "quapy", "quapy-nemsis")
 DAGGER, PARTIAL = "†", "‡"
-
-# Numbers and marks
 
 
 def number(value: float) -> str:
-    """Four digits after the point, or a power of ten if they would hide the value."""
+    """Return four digits after the point, or a power of ten if they would hide the value."""
     return f"{value:.4f}" if value == 0.0 or abs(value) >= 1e-3 else f"{value:.1e}"
 
 
-def entry(table: Table, row: int, column: int) -> str:
-    """What a table of errors says about a method on a data set."""
+def entry(table: ErrorTable, row: int, column: int) -> str:
+    """Return what a table of errors says about a method on a data set."""
     if not table.seeds[row, column]:
         return "failed" if table.failed[row, column] else "not run"
     dagger = DAGGER if table.same_as_best[row, column] else ""
@@ -63,40 +43,35 @@ def entry(table: Table, row: int, column: int) -> str:
     return number(table.means[row, column]) + dagger + partial
 
 
-def average_entry(table: Table, row: int) -> str:
-    """Mean over the data sets, if the method has results on all of them."""
-    average = table.averages[row]
-    partial = PARTIAL if table.partial[row].any() else ""
-    return "–" if np.isnan(average) else number(average) + partial
+def entries(table: ErrorTable) -> tuple[list[str], list[list[str]], np.ndarray]:
+    """Return the head, the rows without the names of the methods, and which entries are best.
 
-
-def entries(table: Table) -> tuple[list[str], list[list[str]], np.ndarray]:
-    """Head, rows without the names of the methods, and which entries are best.
-
-    With one data set there is no column of averages, which would repeat it.
+    The last column holds averages, of methods with results on all data sets; with one data set there is none.
     """
     head, best = list(table.data), table.best
     rows = [[entry(table, i, j) for j in range(len(head))] for i in range(len(table.methods))]
     if len(head) > 1:
         head = [*head, "average"]
-        rows = [[*row, average_entry(table, i)] for i, row in enumerate(rows)]
         best = np.column_stack([best, is_least(table.averages)])
+        for row, average, partial in zip(rows, table.averages, table.partial, strict=True):
+            mark = PARTIAL if partial.any() else ""
+            row.append("–" if np.isnan(average) else number(average) + mark)
     return head, rows, best
 
 
 def in_words(metric: str) -> str:
-    """Name of a mean error in words, with its short name."""
+    """Return the name of a mean error in words, with its short name."""
     name = base_name(metric)
-    return f"mean {NAMES[name]} (M{name.upper()})"
+    return f"mean {ERRORS[name]} (M{name.upper()})"
 
 
 def as_title(text: str) -> str:
-    """Text with its first letter in upper case, others as they are."""
+    """Return text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
-def notes(table: Table, best_mark: str) -> list[str]:
-    """What the marks of a table of errors mean; only those that occur."""
+def notes(table: ErrorTable, best_mark: str) -> list[str]:
+    """Explain those marks of a table of errors that occur."""
     words = [f"{best_mark}: best of the column."]
     if table.same_as_best.any():
         words.append(
@@ -110,23 +85,11 @@ def notes(table: Table, best_mark: str) -> list[str]:
     return words
 
 
-# Blocks
-
-
-def setting_blocks(title: str, setting: dict[str, str]) -> list[Block]:
-    """Title, and what was compared how."""
-    rows = [[name, str(value)] for name, value in setting.items()]
-    return [
-        Heading(1, title),
-        Grid("Setting of the comparison", ["What", "Value"], rows, words=True),
-    ]
-
-
-def error_blocks(table: Table, sample_size: int) -> list[Block]:
-    """Table of mean errors, with what its marks mean."""
+def error_blocks(table: ErrorTable, sample_size: int) -> list[Block]:
+    """Return the table of mean errors, with what its marks mean."""
     head, rows, best = entries(table)
     grid = Grid(
-        f"{as_title(in_words(table.metric))}, over all seeds and samples; less is better",
+        f"{as_title(in_words(table.metric))}, over all seeds and samples; lower is better",
         ["Method", *head],
         [[method, *row] for method, row in zip(table.methods, rows, strict=True)],
         frozenset((i, j + 1) for i, j in np.argwhere(best).tolist()),
@@ -134,98 +97,90 @@ def error_blocks(table: Table, sample_size: int) -> list[Block]:
     words = notes(table, "Bold")
     if table.metric in SMOOTHED:
         words.append(f"Prevalences are smoothed by 1/(2·{sample_size}), as QuaPy does.")
-    return [grid, Paragraph(" ".join(words))]
+    return [grid, Text("p", " ".join(words))]
 
 
 def failure_blocks(cells: list[Cell]) -> list[Block]:
-    """Methods that failed, and how."""
+    """List the methods that failed, and how."""
     failed = [(f"{c.method} on {c.data}, seed {c.seed}", failure(c)) for c in cells if failure(c)]
-    return [Paragraph("Failed:"), Items(failed)] if failed else []
+    return [Text("p", "Failed:"), Items(failed)] if failed else []
 
 
 def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
-    """Mean ranks as a table and as a diagram; with fewer than two data sets, why there are none."""
+    """Return mean ranks as a table and as a diagram, or say why there are none."""
     if ranking is None:
-        return [Paragraph("Ranks over data sets need at least two of each, methods and data sets.")]
+        return [Text("p", "Ranks over data sets need at least two of each, methods and data sets.")]
     order = np.argsort(ranking.ranks, kind="stable")
     rows = [[ranking.methods[k], f"{ranking.ranks[k]:.2f}"] for k in order]
     ranks = ", ".join(f"{name} {value}" for name, value in rows)
     difference = f"{ranking.critical_difference:.2f}"
-    blocks: list[Block] = [
-        Grid(f"Mean rank by {in_words(metric)}; 1 is best", ["Method", "Mean rank"], rows),
-        Paragraph(
-            f"Over {ranking.n_data} data sets. Equal errors share a rank; methods without a result "
-            "come last. Mean ranks that differ by more than the critical difference "
-            f"{difference} differ significantly (Nemenyi test at 0.05)."
-            + (
-                " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
-                if ranking.critical_difference > (len(rows) - 1) / 2
-                else ""
-            )
-        ),
-    ]
+    words = (
+        f"The ranks are over {ranking.n_data} data sets. Equal errors share a rank; methods without a result come "
+        f"last. Mean ranks that differ by more than the critical difference {difference} differ significantly "
+        "(Nemenyi test at 0.05)."
+    )
+    if ranking.critical_difference > (len(rows) - 1) / 2:
+        words += " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
+    caption = f"Mean rank by {in_words(metric)}; 1 is best"
+    blocks: list[Block] = [Grid(caption, ["Method", "Mean rank"], rows), Text("p", words)]
     if (figure := plots.rank_diagram(ranking)) is not None:
-        caption = "Mean ranks; " + (
-            "no two methods differ significantly."
-            if plots.none_differ(ranking)
-            else "bars join methods that do not differ significantly."
-        )
+        alike = "no two methods differ significantly."
+        groups = "bars join methods that do not differ significantly."
+        caption = f"Mean ranks; {alike if ranking.none_differ else groups}"
         alt = f"Mean ranks on an axis: {ranks}. Critical difference {difference}."
         blocks.append(Picture(f"ranks-{metric}", plots.png(figure), caption, alt))
     return blocks
 
 
-def drift_block(cells: list[Cell], metric: str, sample_size: int) -> Block:
-    """Error against drift."""
-    data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
-    scale = " (log scale)" if metric in SMOOTHED else ""
-    grey = (
-        f" In colour: the {plots.IN_COLOUR} methods of best mean rank; others may leave the panel."
+def drift_block(cells: list[Cell], table: ErrorTable, sample_size: int) -> Picture:
+    """Return the figure of errors against drift."""
+    scale = " (log scale)" if table.metric in SMOOTHED else ""
+    words = in_words(table.metric)
+    caption = f"{as_title(words)}{scale} against the drift of the prevalence, in bins of 0.1."
+    if len(table.methods) > plots.MOST:
+        caption += f" In colour: the {plots.IN_COLOUR} methods of best mean rank; others may leave the panel."
+    alt = (
+        f"Line plot of {words} against drift for {', '.join(table.methods)}; "
+        f"one panel each for {', '.join(table.data)}."
     )
-    return Picture(
-        f"drift-{metric}",
-        plots.png(plots.drift_curves(cells, metric, sample_size)),
-        f"{as_title(in_words(metric))}{scale} against the drift of the prevalence, in bins of 0.1."
-        + (grey if len(methods) > plots.MOST else ""),
-        f"Line plot of {in_words(metric)} against drift for {', '.join(methods)}; "
-        f"one panel each for {', '.join(data)}.",
-    )
+    png = plots.png(plots.drift_curves(cells, table, sample_size))
+    return Picture(f"drift-{table.metric}", png, caption, alt)
 
 
-def time_block(cells: list[Cell], table: Table) -> Block:
-    """Error against seconds."""
+def time_block(cells: list[Cell], table: ErrorTable) -> Picture:
+    """Return the figure of errors against seconds."""
     seconds = plots.mean_seconds(cells, table)
-    points = [
+    points = "; ".join(
         f"{method} {second:.2g} s, {number(average)}"
         for method, second, average in zip(table.methods, seconds, table.averages, strict=True)
         if np.isfinite(second) and np.isfinite(average)
-    ]
+    )
     return Picture(
         f"time-{table.metric}",
         plots.png(plots.time_quality(cells, table)),
         f"{as_title(in_words(table.metric))} against seconds of training (log scale), averaged "
         "over the data sets. Methods without a result on one of them are left out.",
-        "Scatter plot of seconds of training and mean error: " + "; ".join(points) + ".",
+        f"Scatter plot of seconds of training and mean error: {points}.",
     )
 
 
 def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool) -> list[Block]:
-    """All about one error. Failures are the same for all errors: listed below the first table."""
+    """Return all blocks about one error; failures, the same for all errors, are listed below the first table."""
     table = error_table(cells, metric, sample_size)
     return [
-        Heading(2, as_title(in_words(metric))),
+        Text("h2", as_title(in_words(metric))),
         *error_blocks(table, sample_size),
         *(failure_blocks(cells) if first else []),
         *ranking_blocks(rank(table), table.metric),
-        drift_block(cells, table.metric, sample_size),
+        drift_block(cells, table, sample_size),
         time_block(cells, table),
     ]
 
 
 def diagonal_blocks(cells: list[Cell]) -> list[Block]:
-    """Estimates against the truth, one figure per data set."""
+    """Return figures of estimates against the truth, one per data set."""
     methods = ", ".join(distinct(c.method for c in cells))
-    blocks: list[Block] = [Heading(2, "Estimated against true prevalence")]
+    blocks: list[Block] = [Text("h2", "Estimated against true prevalence")]
     for index, data in enumerate(distinct(c.data for c in cells), start=1):
         caption = f"{data}: mean of the estimates, and one standard deviation to each side."
         alt = f"Estimated against true prevalence on {data}, one panel each for {methods}."
@@ -235,83 +190,44 @@ def diagonal_blocks(cells: list[Cell]) -> list[Block]:
 
 
 def version(package: str) -> str:
-    """Installed version of a package."""
+    """Return the installed version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
 
 
+def processor() -> str:
+    """Return what the machine calls its processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
 def machine_blocks(command: str) -> list[Block]:
-    """Hardware, versions, and the command to do it again."""
+    """Return the hardware, the versions, and the command to repeat it."""
     rows = [
         ["system", platform.platform()],
-        ["processor", platform.processor() or platform.machine()],
+        ["processor", processor()],
         ["architecture", platform.machine()],
         ["cores", str(os.cpu_count())],
         ["Python", platform.python_version()],
-        *([package, version(package)] for package in PACKAGES),
+        *([package, version(package)] for package in (*PACKAGES, "matplotlib")),
     ]
     return [
-        Heading(2, "Hardware and versions"),
+        Text("h2", "Hardware and versions"),
         Grid("Where the report was made", ["What", "Value"], rows, words=True),
-        Heading(2, "To repeat it"),
-        Code(command),
+        Text("h2", "To repeat it"),
+        Text("pre", command),
     ]
 
 
-# Files
-
-
-@contextmanager
-def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file that takes its name when it is complete, so that no reader finds half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    try:
-        with open(temporary, mode, **text) as file:
-            yield file
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_results(cells: list[Cell], path: Path, metrics: list[str], sample_size: int) -> None:
-    """One line per cell: mean errors (none where it failed), seconds, and what went wrong."""
+def write_csv(rows: list[list], columns: list[str], path: Path) -> None:
+    """Write rows as CSV; what is not a number is left empty."""
     with replacing(path) as file:
-        lines = csv.writer(file, lineterminator="\n")
-        tail = ["fit_seconds", "predict_seconds", "error"]
-        lines.writerow(["data", "method", "seed", *metrics, *tail])
-        for c in cells:
-            failed = failure(c)
-            means = ["" if failed else errors(c, m, sample_size).mean() for m in metrics]
-            seconds = ["" if np.isnan(s) else s for s in (c.fit_seconds, c.predict_seconds)]
-            lines.writerow([c.data, c.method, c.seed, *means, *seconds, failed])
-
-
-def write_samples(cells: list[Cell], path: Path) -> None:
-    """One line per sample: true and estimated prevalence."""
-    with replacing(path) as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["data", "method", "seed", "true", "estimated"])
-        for c in cells:
-            # A method that failed may have left arrays of different lengths.
-            for true, estimated in zip(c.true, c.estimated, strict=False):
-                lines.writerow([c.data, c.method, c.seed, true, estimated])
-
-
-def write_blocks(title: str, blocks: list[Block], folder: Path) -> Path:
-    """Write report.html and report.md with its figures; the path of the first."""
-    for block in blocks:
-        if isinstance(block, Picture):
-            with replacing(folder / "figures" / f"{block.name}.png", "wb") as file:
-                file.write(block.png)
-    with replacing(folder / "report.md") as file:
-        file.write(as_markdown(blocks))
-    with replacing(folder / "report.html") as file:
-        file.write(as_html(title, blocks))
-    return folder / "report.html"
+        pd.DataFrame(rows, columns=columns).to_csv(file, index=False, lineterminator="\n")
 
 
 def write_report(
@@ -324,71 +240,53 @@ def write_report(
     metrics: list[str],
     sample_size: int,
 ) -> Path:
-    """Write report.html, report.md with its figures, results.csv and samples.csv.
+    """Write report.html, report.md with its figures, results.csv and samples.csv; return the path of the first.
 
-    Parameters
-    ----------
-    cells : list of Cell
-        At most one for each data set, method and seed; those of the same data set and seed are on
-        the same samples.
-    folder : Path
-        Where to write; made if need be.
-    title : str
-        Title of the report.
-    setting : dict
-        What was compared how: shown as a table.
-    command : str
-        What to type to repeat it.
-    metrics : list of str
-        QuaPy's names of the errors to report.
-    sample_size : int
-        Rows of each sample.
-
-    Returns
-    -------
-    Path
-        That of report.html, a page that needs none of the other files.
+    There is at most one cell for each data set, method and seed, and those of the same data set and seed are on the
+    same samples. The setting says what was compared how, the command what to type to repeat it.
     """
     if not cells or not metrics:
         raise ValueError("a report needs at least one cell and one metric")
     folder, wanted = Path(folder), distinct(base_name(metric) for metric in metrics)
+    facts = [[name, str(value)] for name, value in setting.items()]
     blocks = [
-        *setting_blocks(title, setting),
+        Text("h1", title),
+        Grid("Setting of the comparison", ["What", "Value"], facts, words=True),
         *(b for k, m in enumerate(wanted) for b in metric_blocks(cells, m, sample_size, k == 0)),
         *diagonal_blocks(cells),
         *machine_blocks(command),
     ]
-    write_results(cells, folder / "results.csv", metrics, sample_size)
-    write_samples(cells, folder / "samples.csv")
-    return write_blocks(title, blocks, folder)
+    results, samples = [], []
+    for c in cells:
+        name, failed = [c.data, c.method, c.seed], failure(c)
+        means = [np.nan if failed else errors(c, m, sample_size).mean() for m in metrics]
+        results.append([*name, *means, c.fit_seconds, c.predict_seconds, failed])
+        # A method that failed may have left arrays of different lengths.
+        samples += [[*name, *pair] for pair in zip(c.true, c.estimated, strict=False)]
+    head = ["data", "method", "seed"]
+    tail = ["fit_seconds", "predict_seconds", "error"]
+    write_csv(results, [*head, *metrics, *tail], folder / "results.csv")
+    write_csv(samples, [*head, "true", "estimated"], folder / "samples.csv")
+    return write_page(title, blocks, folder)
+
+
+def aligned(rows: list[list[str]]) -> list[str]:
+    """Return rows as lines of text: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]).rstrip()
+        for first, *rest in rows
+    ]
 
 
 def text_table(cells: list[Cell], metric: str, sample_size: int) -> str:
-    """Mean errors as aligned text for a terminal: methods in rows, data sets in columns.
-
-    Parameters
-    ----------
-    cells : list of Cell
-        As in `write_report`.
-    metric : str
-        QuaPy's name of an error.
-    sample_size : int
-        Rows of each sample.
-
-    Returns
-    -------
-    str
-        Lines without a line break at the end.
-    """
+    """Return mean errors as aligned text for a terminal: methods in rows, data sets in columns."""
     table = error_table(cells, metric, sample_size)
     head, rows, best = entries(table)
     # Marks have room of their own, so that numbers stand below each other.
     for row, flags in zip(rows, best, strict=True):
         row[:] = [f"{v}*" if b else v for v, b in zip(row, flags, strict=True)]
         row[:] = [v.ljust(len(v.rstrip(f"*{DAGGER}{PARTIAL}")) + 2) for v in row]
-    columns = [[name, *(row[j] for row in rows)] for j, name in enumerate(head)]
-    padded = [[v.rjust(max(map(len, column))) for v in column] for column in columns]
-    names = ["", *table.methods]
-    first = [name.ljust(max(map(len, names))) for name in names]
-    lines = ["  ".join(parts).rstrip() for parts in zip(first, *padded, strict=True)]
+    rows = [[name, *row] for name, row in zip(table.methods, rows, strict=True)]
+    lines = aligned([["", *head], *rows])
     return "\n".join([as_title(in_words(metric)), *lines, *notes(table, "*")])

@@ -6,13 +6,14 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import accuracy, curves, defaults, peers
+from experiments import accuracy, baselines, curves, defaults
 from experiments.bench import cost
 from experiments.bench.__main__ import main as bench
 from experiments.bench.passes import WIDTHS
 from experiments.bench.processes import can_measure_memory, stream_memory
-from experiments.bench.tables import Table, best_of
-from experiments.data import embedded, from_npz, split
+from experiments.bench.tables import BenchTable, best_of
+from experiments.catalogue import DataSet, locate
+from experiments.data import embedded, prepare
 from quapy_nemsis import BA, NegKLD, NEMSISClassifier, SVMPerfClassifier, get_measure
 from tests.conftest import make_points
 
@@ -43,7 +44,7 @@ def test_bench(tmp_path, capsys):
         assert values[how, "serial"] > 0.5
     assert (tmp_path / "figures" / "bench.png").stat().st_size > 20_000
     assert "nonzeros a row" in (tmp_path / "report.html").read_text()
-    with pytest.raises(ValueError, match="unknown benchmark 'speed'; known are dense"):
+    with pytest.raises(ValueError, match="unknown benchmark 'speed'; choose from dense"):
         bench(["speed"])
     with pytest.raises(ValueError, match="--rows must be at least 1000; got 0"):
         bench(["--rows", "0"])
@@ -56,7 +57,7 @@ def test_best_of_takes_the_best():
 
 def test_cost_on_many_machines():
     """By hand: 40 ns and 1.5 ns a feature, 10⁸ rows on 10 workers, 5 rounds, 2 ms a task."""
-    width = Table(
+    width = BenchTable(
         "width", "", [{"features": d, "NEMSIS, float64": 40 + 1.5 * d} for d in (5, 50, 500)]
     )
     assert cost.per_row(width) == pytest.approx((40e-9, 1.5e-9))
@@ -96,25 +97,12 @@ def test_memory_of_a_long_stream(tmp_path):
 
 @pytest.mark.parametrize("name", ["breast_cancer", "digits"])
 def test_embedded_data(name):
-    X, y, _, y_test = split(*embedded(name), seed=0)
+    X, y, _, y_test = prepare(DataSet(name), seed=0)
     assert set(np.unique(y)) == set(np.unique(y_test)) == {0, 1}
     assert abs(y.mean() - y_test.mean()) < 0.01
     assert np.abs(X.mean(axis=0)).max() < 1e-9
     with pytest.raises(ValueError, match="unknown embedded data set 'wine'"):
         embedded("wine")
-
-
-def test_npz_folder(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no data set 'adult'"):
-        from_npz(tmp_path, "adult")
-    X, y = make_points(n=50)
-    np.savez(tmp_path / "odd.npz", Z=X, y=y)
-    with pytest.raises(ValueError, match="it holds 'Z', 'y'"):
-        from_npz(tmp_path, "odd")
-    np.savez(tmp_path / "dense.npz", X=X, y=y)
-    loaded, labels = from_npz(tmp_path, "dense")
-    np.testing.assert_allclose(loaded, X, rtol=1e-6)
-    np.testing.assert_array_equal(labels, np.where(y, 1, -1))
 
 
 def test_step_size_of_a_count_is_chosen_among_equals_by_ba():
@@ -159,13 +147,13 @@ def test_curves_end_where_a_fit_does():
     assert (np.diff([seconds for seconds, _ in points]) > 0).all()
 
 
-def test_peers_on_small_data(tmp_path, monkeypatch, capsys):
+def test_baselines_on_small_data(tmp_path, monkeypatch, capsys):
     X, y = make_points(n=2000)
     labels = np.where(y, 1, -1)
     for name in ("adult", "cod-rna", "ijcnn1"):
         np.savez(tmp_path / f"{name}.npz", X=X, y=labels, fold=np.arange(2000) % 3 == 0)
-    monkeypatch.setattr(sys, "argv", ["peers", "--data-dir", str(tmp_path)])
-    peers.main()
+    monkeypatch.setattr(sys, "argv", ["baselines", "--data-dir", str(tmp_path)])
+    baselines.main()
     lines = capsys.readouterr().out.splitlines()
     gaps = [float(line.split()[3]) for line in lines[2:9]]
     assert max(gaps) <= 1e-3
@@ -198,7 +186,7 @@ FLOORS = {
 
 @pytest.mark.parametrize("name", ["adult", "ijcnn1", "letter", "covtype"])
 def test_values_on_real_data(name, data_dir):
-    X, y, X_test, y_test = split(*from_npz(data_dir, name), seed=0)
+    X, y, X_test, y_test = prepare(locate(name, data_dir), seed=0)
     for measure, floors in FLOORS.items():
         learner = accuracy.online_learner(measure, passes=5, seed=0)
         learner.set_params(eta0=accuracy.choose_eta0(learner, X, y, seed=0))
@@ -208,7 +196,7 @@ def test_values_on_real_data(name, data_dir):
 
 @pytest.mark.parametrize(("name", "kld", "ba"), [("adult", 2e-4, 0.72), ("ijcnn1", 1e-3, 0.60)])
 def test_kld_on_real_data(name, kld, ba, data_dir):
-    X, y, X_test, y_test = split(*from_npz(data_dir, name), seed=0)
+    X, y, X_test, y_test = prepare(locate(name, data_dir), seed=0)
     learner = NEMSISClassifier("kld", random_state=0)
     learner.set_params(eta0=accuracy.choose_eta0(learner, X, y, seed=0))
     labels = learner.fit(X, y).predict(X_test)

@@ -1,7 +1,6 @@
 """Statistics, figures and report of a comparison, on small made-up results."""
 
 import base64
-import csv
 import io
 import re
 from html.parser import HTMLParser
@@ -9,25 +8,20 @@ from itertools import pairwise
 
 import matplotlib.image
 import numpy as np
+import pandas as pd
 import pytest
 import quapy.error
 import scipy.stats
 
 from experiments import plots, stats
-from experiments.blocks import STYLE, Grid, Picture, html_grid, html_picture
-from experiments.cells import Cell
-from experiments.report import (
-    drift_block,
-    ranking_blocks,
-    replacing,
-    text_table,
-    version,
-    write_report,
-)
+from experiments.report import drift_block, ranking_blocks, text_table, version, write_report
+from experiments.store import Cell
 
 DATA = ("cancer", "<b>digits</b> & $co", "adult|x")
 METHODS = ("CC(LR)", "ACC(LR)", "ACC twin", "NEMSIS:q")
+COMMAND = "python -m experiments compare --sets 'a<b'"
 SIZE = 50
+OPTIONS = {"title": "t", "setting": {}, "command": "c", "metrics": ["mae"], "sample_size": SIZE}
 FAILED = ("adult|x", "NEMSIS:q", 1)
 VOID = {"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
@@ -47,32 +41,30 @@ def cells():
     for i, data in enumerate(DATA):
         for seed in range(2):
             for j, method in enumerate(METHODS):
+                rng = 100 * i + 10 * seed + j
+                found.append(make_cell(data, method, seed, slopes[method], rng=rng))
                 if (data, method, seed) == FAILED:
-                    found.append(Cell(*FAILED, error="ValueError: <script>alert(1)</script>"))
-                else:
-                    rng = 100 * i + 10 * seed + j
-                    found.append(make_cell(data, method, seed, slopes[method], rng=rng))
+                    found[-1] = Cell(*FAILED, error="ValueError: <script>alert(1)</script>")
     return found
+
+
+@pytest.fixture(scope="module")
+def table(cells):
+    return stats.error_table(cells, "mae", SIZE)
 
 
 @pytest.fixture(scope="module")
 def folder(cells, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "new"
-    path = write_report(
-        cells,
-        folder,
-        title="Under drift <now>",
-        setting={"protocol": "APP, 21 & more"},
-        command="python -m experiments compare --sets 'a<b'",
-        metrics=["mae", "mkld"],
-        sample_size=SIZE,
-    )
+    setting = {"protocol": "APP, 21 & more"}
+    options = {"title": "Under drift <now>", "setting": setting, "command": COMMAND}
+    path = write_report(cells, folder, **options, metrics=["mae", "mkld"], sample_size=SIZE)
     assert path == folder / "report.html"
     return folder
 
 
 class Page(HTMLParser):
-    """Tables, images, headings and text of a page; complains about tags that do not balance."""
+    """Tables, images and text of a page; complains about tags that do not balance."""
 
     def __init__(self, text):
         super().__init__()
@@ -83,12 +75,13 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
+        attrs = dict(attrs)
+        self.tags.append((tag, attrs, self.open[-1] if self.open else None))
         if tag not in VOID:
-            self.open.append(tag)
+            self.open.append((tag, attrs.get("class")))
         if tag == "table":
             self.tables.append({"caption": self.caption, "rows": [], "bold": set()})
-            assert dict(attrs)["aria-label"] == self.caption
+            assert attrs["aria-label"] == self.caption != ""
         if tag == "figure":
             self.caption = ""
         if tag == "tr":
@@ -99,16 +92,17 @@ class Page(HTMLParser):
             rows = self.tables[-1]["rows"]
             self.tables[-1]["bold"].add((len(rows) - 1, len(rows[-1]) - 1))
         if tag == "img":
-            self.images.append(dict(attrs))
+            self.images.append(attrs)
 
     def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+        assert self.open.pop()[0] == tag
 
     def handle_data(self, data):
         self.text += data
-        if "figcaption" in self.open:
+        inside = {tag for tag, _ in self.open}
+        if "figcaption" in inside:
             self.caption += data
-        if {"td", "th"} & set(self.open):
+        if {"td", "th"} & inside:
             self.tables[-1]["rows"][-1][-1] += data
 
 
@@ -117,18 +111,14 @@ def page(folder):
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
-def table_of(page, metric):
-    return next(t for t in page.tables if f"({metric})" in t["caption"])
+def table_of(page, words):
+    return next(t for t in page.tables if words in t["caption"])
 
 
-def good(cells, data, method):
-    return [c for c in cells if (c.data, c.method) == (data, method) and not c.error]
-
-
-def absolute(cells, data, method):
+def absolute(cells, data, method, seeds=(0, 1)):
     """Absolute errors, computed apart from what is tested."""
-    found = good(cells, data, method)
-    return np.concatenate([np.abs(c.true - c.estimated) for c in found])
+    found = [c for c in cells if (c.data, c.method) == (data, method) and c.seed in seeds]
+    return np.concatenate([np.abs(c.true - c.estimated) for c in found if not c.error])
 
 
 def pixels(png):
@@ -147,7 +137,6 @@ def test_errors_are_those_of_quapy(name):
     np.testing.assert_array_equal(found, getattr(quapy.error, name)(true, estimated, **eps))
     np.testing.assert_array_equal(found, stats.errors(cell, f"m{name}", SIZE))
     assert found.mean() == pytest.approx(getattr(quapy.error, f"m{name}")(true, estimated, **eps))
-    assert {name, f"m{name}"} <= set(stats.METRICS)
 
 
 @pytest.mark.parametrize("name", ["", "m", "mmae", "f1e", "AE"])
@@ -156,20 +145,11 @@ def test_unknown_metric(name, tmp_path):
     with pytest.raises(ValueError, match=r"unknown metric .*mae.*nkld"):
         stats.errors(cell, name, SIZE)
     with pytest.raises(ValueError, match="unknown metric"):
-        write_report(
-            [cell],
-            tmp_path / "out",
-            title="",
-            setting={},
-            command="",
-            metrics=["mae", name],
-            sample_size=SIZE,
-        )
+        write_report([cell], tmp_path / "out", **{**OPTIONS, "metrics": ["mae", name]})
     assert not (tmp_path / "out").exists()
 
 
-def test_table_means_and_best(cells):
-    table = stats.error_table(cells, "mae", SIZE)
+def test_table_means_and_best(cells, table):
     assert (table.methods, table.data) == (list(METHODS), list(DATA))
     expected = [[absolute(cells, d, m).mean() for d in DATA] for m in METHODS]
     np.testing.assert_allclose(table.means, expected)
@@ -179,59 +159,43 @@ def test_table_means_and_best(cells):
     assert table.failed.sum() == 1
 
 
-def test_tests_agree_with_scipy(cells):
-    table = stats.error_table(cells, "mae", SIZE)
+def test_tests_agree_with_scipy(cells, table):
     for j, data in enumerate(DATA):
         best = METHODS[int(table.best[:, j].argmax())]
         for i, method in enumerate(METHODS):
-            if method == best:
-                assert table.pvalues[i, j] == 1.0
-                assert not table.same_as_best[i, j]
-                continue
-            seeds = {c.seed for c in good(cells, data, method)}
-            first, second = (
-                absolute([c for c in cells if c.seed in seeds], data, m) for m in (method, best)
-            )
-            expected = scipy.stats.wilcoxon(first, second, alternative="two-sided").pvalue
+            seeds = (0,) if (data, method) == FAILED[:2] else (0, 1)
+            first, second = (absolute(cells, data, m, seeds) for m in (method, best))
+            expected = 1.0 if method == best else scipy.stats.wilcoxon(first, second).pvalue
             assert table.pvalues[i, j] == pytest.approx(expected, rel=1e-6)
-            assert table.same_as_best[i, j] == (expected >= 0.05)
+            assert table.same_as_best[i, j] == (expected >= 0.05 and method != best)
     # Both outcomes occur, or the test would not tell them apart.
     assert table.same_as_best.any()
     assert not table.same_as_best[0].any()
 
 
-def test_equal_methods_are_all_best():
+def test_special_cases_of_tables():
     one, two = (make_cell("data", method, 0) for method in ("one", "two"))
-    table = stats.error_table([one, two], "mae", SIZE)
-    assert table.best.all()
-    assert not table.same_as_best.any()
-    np.testing.assert_array_equal(table.pvalues, 1.0)
-
-
-def test_nothing_to_compare():
-    """One method failed on the seed on which the other has its only result."""
-    one, two = make_cell("data", "one", 0), make_cell("data", "two", 1, slope=0.5)
+    equal = stats.error_table([one, two], "mae", SIZE)
+    assert equal.best.all()
+    assert not equal.same_as_best.any()
+    np.testing.assert_array_equal(equal.pvalues, 1.0)
+    # One method failed on the seed on which the other has its only result.
+    other = make_cell("data", "two", 1, slope=0.5)
     failures = [Cell("data", "one", 1, error="no"), Cell("data", "two", 0, error="no")]
-    table = stats.error_table([one, two, *failures], "mae", SIZE)
-    assert np.isnan(table.pvalues[1, 0])
-    assert not table.same_as_best.any()
-    assert table.partial.all()
-
-
-def test_estimates_that_are_no_numbers_count_as_failed():
-    broken = make_cell("data", "broken", 0)
-    broken.estimated[3] = np.nan
-    table = stats.error_table([make_cell("data", "fine", 0), broken], "mae", SIZE)
-    np.testing.assert_array_equal(table.failed, [[0], [1]])
-    assert np.isnan(table.means[1, 0])
-
-
-def test_unpaired_cells_are_refused():
-    cell = make_cell("data", "one", 0)
+    apart = stats.error_table([one, other, *failures], "mae", SIZE)
+    assert np.isnan(apart.pvalues[1, 0])
+    assert not apart.same_as_best.any()
+    assert apart.partial.all()
+    # Estimates that are no numbers count as failed.
+    two.estimated[3] = np.nan
+    broken = stats.error_table([one, two], "mae", SIZE)
+    np.testing.assert_array_equal(broken.failed, [[0], [1]])
+    assert np.isnan(broken.means[1, 0])
+    # Cells that are no pairs are refused.
     with pytest.raises(ValueError, match="more than one cell"):
-        stats.error_table([cell, cell], "mae", SIZE)
+        stats.error_table([one, one], "mae", SIZE)
     with pytest.raises(ValueError, match="other samples"):
-        stats.error_table([cell, make_cell("data", "two", 0, samples=21)], "mae", SIZE)
+        stats.error_table([one, make_cell("data", "two", 0, samples=21)], "mae", SIZE)
 
 
 def test_ranks_and_critical_difference_by_hand():
@@ -243,29 +207,25 @@ def test_ranks_and_critical_difference_by_hand():
     assert stats.critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
 
 
-def test_cliques_are_the_largest():
-    ranks = np.array([4.0, 1.0, 1.5, 2.5])
-    assert stats.cliques(ranks, 1.2) == [(1.0, 1.5), (1.5, 2.5)]
-    assert stats.cliques(ranks, 1.5) == [(1.0, 2.5), (2.5, 4.0)]
-    assert stats.cliques(ranks, 0.4) == []
-    assert stats.cliques(ranks, 3.0) == [(1.0, 4.0)]
+@pytest.mark.parametrize(
+    ("difference", "groups"),
+    [
+        (1.2, [(1.0, 1.5), (1.5, 2.5)]),
+        (1.5, [(1.0, 2.5), (2.5, 4.0)]),
+        (0.4, []),
+        (3.0, [(1.0, 4.0)]),
+    ],
+)
+def test_cliques_are_the_largest(difference, groups):
+    assert stats.cliques(np.array([4.0, 1.0, 1.5, 2.5]), difference) == groups
 
 
-def test_the_report_says_what_ranks_are_worth(cells):
-    one = stats.error_table([c for c in cells if c.data == cells[0].data], "mae", SIZE)
-    (words,) = ranking_blocks(stats.rank(one), "mae")
+def test_ranking_needs_two_data_sets(cells, table):
+    one = stats.error_table([c for c in cells if c.data == DATA[0]], "mae", SIZE)
+    assert stats.rank(one) is None
+    (words,) = ranking_blocks(None, "mae")
     assert "need at least two" in words.text
-    ranks = np.array([1.0, 2.0, 3.0, 4.0])
-    for difference, doubt in ((1.4, False), (1.6, True)):
-        ranking = stats.Ranking(list("abcd"), ranks, difference, 3)
-        words = ranking_blocks(ranking, "mae")[1].text
-        assert ("can hardly tell methods apart" in words) == doubt
-
-
-def test_ranking_needs_two_data_sets(cells):
-    one = [c for c in cells if c.data == DATA[0]]
-    assert stats.rank(stats.error_table(one, "mae", SIZE)) is None
-    ranking = stats.rank(stats.error_table(cells, "mae", SIZE))
+    ranking = stats.rank(table)
     assert ranking.n_data == 3
     assert ranking.ranks.sum() == pytest.approx(1 + 2 + 3 + 4)
     assert plots.rank_diagram(None) is None
@@ -276,16 +236,14 @@ def test_ranking_needs_two_data_sets(cells):
 
 
 def test_looks_differ():
-    looks = [tuple(map(str, plots.look(k).values())) for k in range(35)]
+    looks = [tuple(map(str, plots.look(k).values()))[:2] for k in range(35)]
     assert len(set(looks)) == 35
-    assert len({look[:2] for look in looks}) == 35
 
 
 def test_labels_do_not_overlap():
     """Ten methods at almost the same place."""
-    names = [f"method number {k}" for k in range(10)]
-    table_cells = [make_cell("data", name, 0, rng=k) for k, name in enumerate(names)]
-    figure = plots.time_quality(table_cells, stats.error_table(table_cells, "mae", SIZE))
+    found = [make_cell("data", f"method number {k}", 0, rng=k) for k in range(10)]
+    figure = plots.time_quality(found, stats.error_table(found, "mae", SIZE))
     plots.png(figure)
     boxes = [super(type(t), t).get_window_extent() for t in figure.axes[0].texts]
     assert len(boxes) == 10
@@ -293,16 +251,13 @@ def test_labels_do_not_overlap():
         assert box.count_overlaps(boxes[:k]) == 0
 
 
-def test_drift_curve_values(cells):
-    figure = plots.drift_curves(cells, "mae", SIZE)
-    ax = figure.axes[0]
+def test_drift_curve_values(cells, table):
+    ax = plots.drift_curves(cells, table, SIZE).axes[0]
     assert ax.get_title() == DATA[0]
     (line,) = [line for line in ax.get_lines() if line.get_label() == "CC(LR)"]
-    found = good(cells, DATA[0], "CC(LR)")
-    drift = np.concatenate([np.abs(c.true - 0.4) for c in found])
-    first = drift < 0.1
-    assert line.get_xdata()[0] == pytest.approx(drift[first].mean())
-    expected = absolute(cells, DATA[0], "CC(LR)")[first].mean()
+    drift = np.tile(np.abs(cells[0].true - 0.4), 2)
+    assert line.get_xdata()[0] == pytest.approx(drift[drift < 0.1].mean())
+    expected = absolute(cells, DATA[0], "CC(LR)")[drift < 0.1].mean()
     assert line.get_ydata()[0] == pytest.approx(expected)
 
 
@@ -310,10 +265,11 @@ def drift_axes(n_methods, metric):
     """Axes, legend and caption of made-up methods, each worse than the one before."""
     slopes = np.linspace(1.0, 0.0, n_methods)
     found = [make_cell("data", f"m{k}", 0, slope, rng=k) for k, slope in enumerate(slopes)]
-    figure = plots.drift_curves(found, metric, SIZE)
+    table = stats.error_table(found, metric, SIZE)
+    figure = plots.drift_curves(found, table, SIZE)
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
-    return figure.axes[0], names, drift_block(found, metric, SIZE).caption
+    return figure.axes[0], names, drift_block(found, table, SIZE).caption
 
 
 @pytest.mark.parametrize("metric", ["ae", "rae", "nrae", "kld", "nkld"])
@@ -330,56 +286,45 @@ def test_errors_that_divide_by_prevalences_have_a_log_axis(metric):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n_methods", [1, 12])
-def test_drift_curves_of_perfect_or_failed_methods(n_methods):
+@pytest.mark.parametrize("metric", ["ae", "rae", "kld"])
+def test_drift_curves_of_perfect_or_failed_methods(n_methods, metric):
     true = np.linspace(0.0, 1.0, 21)
-    for make in (
-        lambda name: Cell("data", name, 0, true, true, 0.4, 1.0, 1.0),
-        lambda name: Cell("data", name, 0, error="broken"),
-    ):
-        found = [make(f"m{k}") for k in range(n_methods)]
-        for metric in ("ae", "rae", "kld"):
-            plots.png(plots.drift_curves(found, metric, SIZE))
+    for result in ({"true": true, "estimated": true}, {"error": "broken"}):
+        found = [Cell("data", f"m{k}", 0, train_prevalence=0.4, **result) for k in range(n_methods)]
+        table = stats.error_table(found, metric, SIZE)
+        plots.png(plots.drift_curves(found, table, SIZE))
 
 
-def test_few_methods_are_all_in_colour():
-    ax, names, caption = drift_axes(plots.MOST, "ae")
-    assert names == [f"m{k}" for k in range(plots.MOST)]
-    assert [line.get_color() for line in ax.get_lines()] == [
-        plots.look(k)["color"] for k in range(plots.MOST)
-    ]
-    assert "In colour" not in caption
-
-
-def test_of_many_methods_the_best_are_in_colour():
-    ax, names, caption = drift_axes(24, "ae")
-    best = [f"m{k}" for k in range(plots.IN_COLOUR)]
+@pytest.mark.parametrize("n_methods", [plots.MOST, 24])
+def test_of_many_methods_the_best_are_in_colour(n_methods):
+    ax, names, caption = drift_axes(n_methods, "ae")
+    many = n_methods > plots.MOST
+    shown = plots.IN_COLOUR if many else n_methods
     # One line for all others, and the last.
-    assert names == [*best, "others"]
+    assert names == [f"m{k}" for k in range(shown)] + ["others"] * many
     coloured = [line for line in ax.get_lines() if line.get_label() != "others"]
     grey = [line for line in ax.get_lines() if line.get_label() == "others"]
-    assert (len(coloured), len(grey)) == (plots.IN_COLOUR, 24 - plots.IN_COLOUR)
-    assert {line.get_color() for line in grey}.isdisjoint(plots.COLOURS)
-    assert {line.get_marker() for line in grey} == {"None"}
-    # The same looks as in other figures, and above the others.
+    assert (len(coloured), len(grey)) == (shown, n_methods - shown)
+    # The same looks as in other figures.
     for k, line in enumerate(coloured):
         assert (line.get_color(), line.get_marker()) == tuple(plots.look(k).values())[:2]
-        assert line.get_zorder() > max(other.get_zorder() for other in grey)
-    # Bad methods do not press the good ones to the ground.
-    highest = max(line.get_ydata().max() for line in coloured)
-    assert highest < ax.get_ylim()[1] <= 2 * highest
-    assert "In colour: the 8 methods of best mean rank" in caption
+    assert {line.get_color() for line in grey}.isdisjoint(plots.COLOURS)
+    assert ("In colour: the 8 methods of best mean rank" in caption) == many
+    if many:  # bad methods do not press the good ones to the ground
+        highest = max(line.get_ydata().max() for line in coloured)
+        assert highest < ax.get_ylim()[1] <= 2 * highest
 
 
 def diagram(ranks, difference):
-    methods = [f"m{k}" for k in range(len(ranks))]
-    ranking = stats.Ranking(methods, np.array(ranks, dtype=float), difference, 3)
-    figure = plots.rank_diagram(ranking)
-    return figure, ranking_blocks(ranking, "mae")[-1].caption
+    ranks = np.array(ranks, dtype=float)
+    ranking = stats.Ranking([f"m{k}" for k in range(len(ranks))], ranks, difference, 3)
+    _, words, picture = ranking_blocks(ranking, "mae")
+    return plots.rank_diagram(ranking), words.text, picture.caption
 
 
 @pytest.mark.parametrize("n", [3, 12, 13, 24, 60])
 def test_numbers_of_ranks_do_not_run_together(n):
-    figure, _ = diagram(range(1, n + 1), 1.5)
+    figure = diagram(range(1, n + 1), 1.5)[0]
     plots.png(figure)
     ax = figure.axes[0]
     boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
@@ -389,115 +334,21 @@ def test_numbers_of_ranks_do_not_run_together(n):
     assert ax.get_xlim() == (1.0, n)
 
 
-@pytest.mark.parametrize("difference", [1.5, 3.0, 9.0])
+@pytest.mark.parametrize("difference", [1.4, 1.6, 3.0, 9.0])
 def test_a_difference_that_none_exceeds_has_no_bars(difference):
     """The best and the worst method are 2.5 apart."""
-    figure, caption = diagram([1.0, 2.0, 3.5, 3.5], difference)
+    figure, told, caption = diagram([1.0, 2.0, 3.5, 3.5], difference)
     ax = figure.axes[0]
     bars = [line for line in ax.get_lines() if line.get_linewidth() == 4]
     arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None)]
     (words,) = [t.get_text() for t in ax.texts if t.get_text().startswith("critical")]
     alike = difference > 2.5
     assert bool(bars) == bool(arrows) == (not alike)
-    assert ("no two methods differ" in words) == alike
-    assert caption.endswith(
-        "no two methods differ significantly."
-        if alike
-        else "bars join methods that do not differ significantly."
-    )
+    assert ("no two methods differ" in words) == ("no two methods differ" in caption) == alike
+    assert ("can hardly tell methods apart" in told) == (difference > 1.5)
     # Names and ranks are there all the same.
-    assert {f"m{k}" for k in range(4)} == {
-        t.get_text().split()[0] for t in ax.texts if "(" in t.get_text()
-    }
-
-
-# ---------------------------------------------------------------------- style of the page
-
-
-def style_of(selector, media=""):
-    """Declarations of a selector, by name; of all its rules outside or inside a media query."""
-    style = re.sub(r"/\*.*?\*/", "", STYLE, flags=re.DOTALL)
-    blocks = re.findall(r"@media ([^{]+?) \{\n(.*?)\n\}", style, flags=re.DOTALL)
-    text = re.sub(r"@media [^{]+ \{\n.*?\n\}", "", style, flags=re.DOTALL)
-    if media:
-        text = next(body for query, body in blocks if media in query)
-    found = {}
-    for names, body in re.findall(r"([^{}]+)\{([^{}]*)\}", text):
-        if selector in [name.strip() for name in re.split(r",(?![^()]*\))", names)]:
-            found |= dict(re.findall(r"([\w-]+): ([^;]+);", body))
-    return found
-
-
-def test_words_in_tables_are_not_broken():
-    for selector in (".words td", ".words th", "th", "td", "table", "th:first-child"):
-        assert style_of(selector).get("overflow-wrap") != "anywhere"
-    # Where they may break, the column is not narrow.
-    assert style_of(".long")["overflow-wrap"] == "anywhere"
-    for media in ("", "max-width"):
-        assert float(style_of(".long", media)["min-width"].removesuffix("rem")) >= 10
-    text = html_grid(Grid("c", ["What", "Value"], [["a", "short"], ["b", "/long/path" * 9]]))
-    assert "<td>short</td>" in text
-    assert '<td class="long">/long/path/long' in text
-
-
-def test_tables_and_figures_scroll_in_their_own_boxes(page):
-    assert style_of(".scroll")["overflow-x"] == "auto"
-    parents, opened = [], []
-    for tag, attrs in page.tags:
-        if tag in ("table", "img"):
-            parents.append(opened[-1])
-        elif tag not in VOID:
-            opened.append((tag, attrs.get("class")))
-    assert set(parents) == {("div", "scroll")}
-    assert len(parents) == len(page.tables) + len(page.images)
-    boxes = [attrs for _, attrs in page.tags if attrs.get("class") == "scroll"]
-    assert all((box["tabindex"], box["role"]) == ("0", "region") for box in boxes)
-    assert all(box["aria-label"] for box in boxes)
-
-
-def test_first_column_stays_in_sight():
-    first = style_of("th:first-child")
-    assert (first["position"], first["left"], first["text-align"]) == ("sticky", "0", "left")
-    assert style_of("th:first-child", "max-width")["max-width"] == "9rem"
-    assert style_of("th:first-child", "print")["position"] == "static"
-
-
-def test_captions_are_not_as_narrow_as_their_tables(page):
-    names = [tag for tag, _ in page.tags]
-    assert "caption" not in names
-    assert names.count("figcaption") == len(page.tables) + len(page.images)
-    text = html_grid(Grid("A caption", ["a"], [["b"]]))
-    assert text.index("A caption</figcaption>") < text.index('<div class="scroll"')
-
-
-def test_figures_are_not_shrunk_until_they_cannot_be_read(cells):
-    png = plots.png(plots.drift_curves(cells, "mae", SIZE))
-    (width,) = re.findall(r' width="(\d+)"', text := html_picture(Picture("n", png, "c", "a")))
-    assert f'style="--width: {width}px"' in text
-    image = style_of("img")
-    assert image["min-width"] == "calc(0.55 * var(--width))"
-    assert image["max-width"].startswith("min(100%")
-    # The smallest text is of 9 points, at 130 dots per inch.
-    assert 0.55 * 9 * 130 / 72 > 8.5
-
-
-def test_print_keeps_things_whole():
-    for selector in (".picture", "tr", "pre", "table:not(:has(tr:nth-child(31)))"):
-        assert style_of(selector, "print")["break-inside"] == "avoid"
-    for selector in ("h2", "h3", ".table figcaption"):
-        assert style_of(selector, "print")["break-after"] == "avoid"
-    assert style_of("thead", "print")["display"] == "table-header-group"
-    assert style_of("img", "print")["min-width"] == "0"
-    assert style_of(".scroll", "print")["overflow"] == "visible"
-
-
-def test_figures_of_many_methods_fit_on_a_page():
-    found = [make_cell("data", f"m{k}", 0) for k in range(24)]
-    height, width = pixels(plots.png(plots.diagonal(found, "data"))).shape[:2]
-    scale = float(re.search(r"([\d.]+) \* var", style_of("img", "print")["max-width"])[1])
-    # A page of letter size within margins of 1 cm, at 96 pixels per inch, less a heading and the caption.
-    assert scale * height < (27.9 - 2 - 2.5) / 2.54 * 96
-    assert scale * width < (21.0 - 2) / 2.54 * 96
+    shown = {t.get_text().split()[0] for t in ax.texts if "(" in t.get_text()}
+    assert shown == {"m0", "m1", "m2", "m3"}
 
 
 # ---------------------------------------------------------------------- report
@@ -506,26 +357,34 @@ def test_figures_of_many_methods_fit_on_a_page():
 def test_page_is_whole_and_needs_nothing_else(folder, page):
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>")
-    names = [tag for tag, _ in page.tags]
+    names = [tag for tag, *_ in page.tags]
     assert not {"script", "link", "iframe", "b", "now"} & set(names)
     assert not re.search(r"https?://|url\(|@import", text)
-    assert [tag for tag in names if tag == "h1"] == ["h1"]
-    assert "Under drift <now>" in page.text
-    assert "python -m experiments compare --sets 'a<b'" in page.text
-    assert "ValueError: <script>alert(1)</script>" in page.text
-    assert any(attrs.get("name") == "viewport" for tag, attrs in page.tags if tag == "meta")
-    for rule in ("@media print", "prefers-color-scheme: dark", "overflow-x: auto"):
-        assert rule in text
+    assert names.count("h1") == 1
+    for words in ("Under drift <now>", COMMAND, "ValueError: <script>alert(1)</script>"):
+        assert words in page.text
+    metas = [attrs for tag, attrs, _ in page.tags if tag == "meta"]
+    assert any(attrs.get("name") == "viewport" for attrs in metas)
+    policies = [attrs["content"] for attrs in metas if "http-equiv" in attrs]
+    assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
 
 
-def test_tables_are_accessible(page):
-    assert all(table["caption"] for table in page.tables)
-    assert all(attrs["scope"] in ("row", "col") for tag, attrs in page.tags if tag == "th")
+def test_tables_and_figures_are_accessible(page):
+    """Each scrolls in its own box, by keyboard too, below or above a caption."""
+    assert all(attrs["scope"] in ("row", "col") for tag, attrs, _ in page.tags if tag == "th")
+    parents = [parent for tag, _, parent in page.tags if tag in ("table", "img")]
+    assert parents == [("div", "scroll")] * (len(page.tables) + len(page.images))
+    boxes = [attrs for _, attrs, _ in page.tags if attrs.get("class") == "scroll"]
+    assert all((box["tabindex"], box["role"]) == ("0", "region") for box in boxes)
+    assert all(box["aria-label"] for box in boxes)
 
 
 def test_every_entry_is_on_the_page(cells, page):
     for metric in ("mae", "mkld"):
-        table, expected = table_of(page, metric.upper()), stats.error_table(cells, metric, SIZE)
+        table, expected = (
+            table_of(page, f"({metric.upper()})"),
+            stats.error_table(cells, metric, SIZE),
+        )
         head, *rows = table["rows"]
         assert head == ["Method", *DATA, "average"]
         assert [row[0] for row in rows] == list(METHODS)
@@ -534,55 +393,46 @@ def test_every_entry_is_on_the_page(cells, page):
         np.testing.assert_allclose(shown, values, atol=5.1e-5)
         best = {(int(i) + 1, j + 1) for j, i in enumerate(values.argmin(axis=0))}
         assert table["bold"] == best
-        daggers = [["†" in v for v in row[1:-1]] for row in rows]
-        np.testing.assert_array_equal(daggers, expected.same_as_best)
-        partial = [["‡" in v for v in row[1:-1]] for row in rows]
-        np.testing.assert_array_equal(partial, expected.partial)
+        for mark, marked in (("†", expected.same_as_best), ("‡", expected.partial)):
+            np.testing.assert_array_equal([[mark in v for v in row[1:-1]] for row in rows], marked)
     assert "†: not significantly different from the best" in page.text
     assert f"{FAILED[1]} on {FAILED[0]}, seed {FAILED[2]}" in page.text
 
 
 def test_versions_and_hardware(page):
-    rows = dict(next(t["rows"] for t in page.tables if "made" in t["caption"]))
+    rows = dict(table_of(page, "made")["rows"])
     assert rows["numpy"] == np.__version__
-    for name in ("processor", "cores", "Python", "numba", "quapy", "quapy-nemsis"):
+    for name in ("processor", "cores", "Python", "numba", "matplotlib", "quapy", "quapy-nemsis"):
         assert rows[name]
-
-
-def test_unknown_packages_are_not_installed():
     assert version("no-such-package-of-ours") == "not installed"
 
 
 def test_figures(folder, page):
     # Ranks, drift and time for both metrics, and estimates on each data set.
     assert len(page.images) == 2 * 3 + 3
-    files = sorted((folder / "figures").glob("*.png"))
-    assert len(files) == len(page.images)
-    embedded = set()
+    embedded = []
     for image in page.images:
         assert len(image["alt"]) > 20
         head, _, data = image["src"].partition(",")
         assert head == "data:image/png;base64"
-        png = base64.b64decode(data, validate=True)
-        embedded.add(png)
-        picture = pixels(png)
+        embedded.append(base64.b64decode(data, validate=True))
+        picture = pixels(embedded[-1])
         assert picture.shape[:2] == (int(image["height"]), int(image["width"]))
         assert picture[..., :3].std() > 0.02
-    assert {file.read_bytes() for file in files} == embedded
+    files = (folder / "figures").glob("*.png")
+    assert sorted(file.read_bytes() for file in files) == sorted(embedded)
 
 
-def test_markdown(folder, cells):
+def test_markdown(folder, table):
     text = (folder / "report.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)]*\.png)\)", text)
     assert len(links) == 9
-    for link in links:
-        assert (folder / link).is_file()
+    assert all((folder / link).is_file() for link in links)
     # Escaped but in the command, which is shown as it is.
     body, _, command = text.partition("## To repeat it\n")
     assert "<" not in body
-    assert command.strip() == "python -m experiments compare --sets 'a<b'"
-    assert "# Under drift &lt;now&gt;" in text
-    table = stats.error_table(cells, "mae", SIZE)
+    assert command.strip() == COMMAND
+    assert text.startswith("# Under drift &lt;now&gt;\n\n")
     assert f"**{table.means[:, 0].min():.4f}**" in text
     # As many columns in each line of a table, in spite of the | in a name.
     lines = text.splitlines()
@@ -591,68 +441,42 @@ def test_markdown(folder, cells):
         assert len(re.findall(r"(?<!\\)\|", line)) == 6
 
 
-def test_results_csv(folder, cells):
-    with open(folder / "results.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0])[3:] == ["mae", "mkld", "fit_seconds", "predict_seconds", "error"]
-    assert len(rows) == len(cells) == 24
-    for row, cell in zip(rows, cells, strict=True):
-        assert (row["data"], row["method"], int(row["seed"])) == (cell.data, cell.method, cell.seed)
-        assert row["error"] == cell.error
+def test_csv_files(folder, cells):
+    rows = pd.read_csv(folder / "results.csv", keep_default_na=False, dtype=str)
+    numbers = ["mae", "mkld", "fit_seconds", "predict_seconds"]
+    assert list(rows) == ["data", "method", "seed", *numbers, "error"]
+    for row, cell in zip(rows.itertuples(), cells, strict=True):
+        assert (row.data, row.method, int(row.seed)) == (cell.data, cell.method, cell.seed)
+        assert row.error == cell.error
         if cell.error:
-            assert row["mae"] == row["fit_seconds"] == ""
+            assert row.mae == row.fit_seconds == ""
         else:
-            assert float(row["mae"]) == pytest.approx(np.abs(cell.true - cell.estimated).mean())
-            assert float(row["fit_seconds"]) == cell.fit_seconds
-
-
-def test_samples_csv(folder, cells):
-    with open(folder / "samples.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+            assert float(row.mae) == pytest.approx(np.abs(cell.true - cell.estimated).mean())
+            assert float(row.fit_seconds) == cell.fit_seconds
+    samples = pd.read_csv(folder / "samples.csv", dtype=str)
     for name in ("true", "estimated"):
         expected = np.concatenate([getattr(c, name) for c in cells])
-        np.testing.assert_array_equal([float(row[name]) for row in rows], expected)
-    assert {row["data"] for row in rows} == set(DATA)
-
-
-def test_no_half_files_are_left(folder):
-    assert {path.name for path in folder.iterdir()} == {
-        "report.html",
-        "report.md",
-        "results.csv",
-        "samples.csv",
-        "figures",
-    }
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old")
-    with pytest.raises(TypeError), replacing(path) as file:
-        file.writelines(["new", None])
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+        np.testing.assert_array_equal([float(value) for value in samples[name]], expected)
+    files = {"report.html", "report.md", "results.csv", "samples.csv", "figures"}
+    assert {path.name for path in folder.iterdir()} == files
 
 
 def test_report_of_failures_only(tmp_path):
     """Nothing worked, and still there is a page that says so."""
     failed = [Cell("data", method, 0, error="broken") for method in ("one", "two")]
-    options = {"title": "t", "setting": {}, "command": "c", "metrics": ["mae"], "sample_size": 10}
-    path = write_report(failed, tmp_path, **options)
+    path = write_report(failed, tmp_path, **OPTIONS)
     page = Page(path.read_text(encoding="utf-8"))
-    assert table_of(page, "MAE")["rows"][1:] == [["one", "failed"], ["two", "failed"]]
+    assert table_of(page, "(MAE)")["rows"][1:] == [["one", "failed"], ["two", "failed"]]
     assert page.text.count("broken") == 2
     with pytest.raises(ValueError, match="at least one"):
-        write_report([], tmp_path, **options)
+        write_report([], tmp_path, **OPTIONS)
 
 
-def test_text_table(cells):
+def test_text_table(cells, table):
     lines = text_table(cells, "mae", SIZE).splitlines()
     assert lines[0] == "Mean absolute error (MAE)"
     assert all(name in lines[1] for name in (*DATA, "average"))
-    table = stats.error_table(cells, "mae", SIZE)
-    for i, method in enumerate(METHODS):
-        line = lines[2 + i]
+    for i, (method, line) in enumerate(zip(METHODS, lines[2:], strict=False)):
         assert line.startswith(method)
         assert line.count("*") == table.best[i].sum() + (table.averages.argmin() == i)
         assert line.count("†") == table.same_as_best[i].sum()
@@ -664,11 +488,6 @@ def test_text_table(cells):
 
 
 def test_text_table_says_what_failed_or_is_missing():
-    cells = [
-        make_cell("a", "one", 0),
-        make_cell("b", "one", 0),
-        Cell("a", "two", 0, error="no"),
-    ]
-    text = text_table(cells, "mrae", SIZE)
-    row = next(line for line in text.splitlines() if line.startswith("two"))
-    assert re.fullmatch(r"two +failed +not run +–", row)
+    found = [make_cell("a", "one", 0), make_cell("b", "one", 0), Cell("a", "two", 0, error="no")]
+    lines = text_table(found, "mrae", SIZE).splitlines()
+    assert any(re.fullmatch(r"two +failed +not run +–", line) for line in lines)

@@ -8,73 +8,49 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from experiments import data
-from experiments.bench import fits, passes, processes, scale
-from experiments.bench.cost import cost
-from experiments.bench.tables import Table, show, write
+from experiments.catalogue import locate
 from experiments.errors import at_least, plain_errors
+
+NAMES = (
+    *("dense", "sparse", "width", "nonzeros", "rows", "custom", "side-by-side"),
+    *("tuning", "quality", "memory", "start", "stream", "dask", "cost"),
+)
+#: What some of them need to be installed.
+NEEDED = {"stream": "pyarrow", "dask": "distributed", "cost": "distributed"}
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(
-        prog="python -m experiments.bench", description="Speed, memory and scale, next to peers."
+        prog="python -m experiments.bench",
+        description="Speed, memory and scale, next to baselines.",
     )
-    found.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"which (default all): {', '.join(NAMES)}"
-    )
-    found.add_argument("--rows", type=int, default=500_000, help="of dense data (default 500,000)")
-    found.add_argument("--repeats", type=int, default=10, help="of which the best counts")
-    found.add_argument(
-        "--stream-rows", type=int, default=1_000_000, help="of the Parquet file (default 10⁶)"
-    )
-    found.add_argument(
-        "--gigabytes", type=float, default=1.0, help="of the stream whose memory is measured"
-    )
-    found.add_argument("--set", default="drift", help="data set for Dask (default drift)")
-    found.add_argument("--data-dir", type=Path, help="folder of data files")
-    found.add_argument("--scratch", type=Path, help="folder for the Parquet file, which is kept")
-    found.add_argument("--out", type=Path, default=Path("results/bench"), help="folder to write to")
+    add = found.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"which (default all): {', '.join(NAMES)}")
+    add("--rows", type=int, default=500_000, help="rows of dense data (default 500,000)")
+    add("--repeats", type=int, default=10, help="repeats, of which the best counts")
+    add("--stream-rows", type=int, default=1_000_000, help="rows of the Parquet file (default 10⁶)")
+    add("--gigabytes", type=float, default=1.0, help="size of the stream whose memory is measured")
+    add("--set", default="drift", help="data set for Dask (default drift)")
+    add("--data-dir", type=Path, help="folder of data files")
+    add("--scratch", type=Path, help="folder for the Parquet file, which is kept")
+    add("--out", type=Path, default=Path("results/bench"), help="folder to write to")
     return found
 
 
-NAMES = (
-    "dense",
-    "sparse",
-    "width",
-    "nonzeros",
-    "rows",
-    "custom",
-    "side-by-side",
-    "tuning",
-    "quality",
-    "memory",
-    "start",
-    "stream",
-    "dask",
-    "cost",
-)
+def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable[[], Any]]:
+    """Return all benchmarks by name, each of which gives a table, or says why it cannot run here."""
+    # Only here, because it takes seconds.
+    from experiments.bench import fits, passes, processes, scale
+    from experiments.bench.cost import cost
 
-
-def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable[[], Table | str]]:
-    """All benchmarks by name; one that cannot run here says why."""
     size = options.rows, options.repeats
     width = cache(lambda: passes.width(*size))  # for two of them
-    needs = {
-        "memory": "" if processes.can_measure_memory() else "needs Linux",
-        "stream": "" if importlib.util.find_spec("pyarrow") else "needs pyarrow",
-        **dict.fromkeys(
-            ("dask", "cost"), "" if importlib.util.find_spec("distributed") else "needs Dask"
-        ),
-    }
-    found: dict[str, Callable[[], Table | str]] = {
+    found: dict[str, Callable[[], Any]] = {
         "dense": lambda: passes.dense(*size),
         "sparse": lambda: passes.sparse(*size),
         "width": width,
@@ -87,12 +63,14 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         "memory": lambda: processes.memory(options.rows, options.gigabytes, scratch),
         "start": lambda: processes.start(options.repeats),
         "stream": lambda: scale.stream(options.stream_rows, scratch),
-        "dask": lambda: scale.dask(data.source(options.set, options.data_dir)),
+        "dask": lambda: scale.dask(locate(options.set, options.data_dir)),
         "cost": lambda: cost(width(), scale.task_seconds()),
     }
-    for name, why in needs.items():
-        if why:
-            found[name] = lambda why=why: why
+    for name, package in NEEDED.items():
+        if not importlib.util.find_spec(package):
+            found[name] = partial(str, f"it needs {package}")
+    if not processes.can_measure_memory():
+        found["memory"] = lambda: "it needs Linux"
     return found
 
 
@@ -105,7 +83,14 @@ def main(arguments: list[str] | None = None) -> None:
     names = options.names or list(NAMES)
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise ValueError(f"unknown benchmark {unknown[0]!r}; known are {', '.join(NAMES)}")
+        raise ValueError(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(NAMES)}")
+    if "dask" in names:
+        locate(options.set, options.data_dir)  # which refuses unknown names
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from experiments.bench.tables import show, write
+
     with tempfile.TemporaryDirectory() as temporary:
         scratch = options.scratch or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
@@ -113,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name in names:
             found = known[name]()
             if isinstance(found, str):
-                print(f"\n{name}: left out, {found}", flush=True)
+                print(f"\n{name} is left out: {found}", flush=True)
                 continue
             tables.append(found)
             show(found)

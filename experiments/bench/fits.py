@@ -1,4 +1,4 @@
-"""Whole fits: what choosing costs, how time grows with rows, and quality against time, next to peers."""
+"""Whole fits: what choosing costs, how time grows with rows, and quality against time, next to baselines."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from sklearn.svm import LinearSVC
 
 from experiments import data
 from experiments.bench.passes import ONE, fitting, gaussian, sgd
-from experiments.bench.tables import Table, best_of, compared
+from experiments.bench.tables import BenchTable, best_of, compared
+from experiments.catalogue import DataSet
 from experiments.curves import online_curve, partial_curve
 from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
 
 
-def tuning(n_rows: int, repeats: int) -> Table:
-    """What choosing the step size and the radius costs."""
+def tuning(n_rows: int, repeats: int) -> BenchTable:
+    """Measure what choosing the step size and the radius costs."""
     X, y = gaussian(n_rows)
     tasks: dict[str, Callable] = {
         "fit, both given": fitting(NEMSISClassifier("q", **{**ONE, "n_passes": 5}), X, y),
         "fit, both chosen": fitting(NEMSISClassifier("q", random_state=0), X, y),
         "LogisticRegression.fit": fitting(LogisticRegression(max_iter=1000), X, y),
     }
-    return Table(
+    return BenchTable(
         "tuning",
         f"Five passes, step size and radius given or chosen out of 16 pairs, dense {n_rows:,} x 54",
         compared(
@@ -37,9 +38,11 @@ def tuning(n_rows: int, repeats: int) -> Table:
     )
 
 
-def rows(n_rows: int, repeats: int) -> Table:
-    """Seconds of a fit with all its defaults against the number of rows, next to those of peers."""
-    table = Table("rows", "Fit with defaults (five passes, tuned) against rows, dense, 54 features")
+def rows(n_rows: int, repeats: int) -> BenchTable:
+    """Time a fit with all its defaults against the number of rows, next to baselines."""
+    table = BenchTable(
+        "rows", "Fit with defaults (five passes, tuned) against rows, dense, 54 features"
+    )
     X, y = gaussian(n_rows)
     for n in (n_rows // 50, n_rows // 15, n_rows // 5, n_rows):
         learners = {
@@ -58,9 +61,9 @@ def rows(n_rows: int, repeats: int) -> Table:
     return table
 
 
-def quality(n_rows: int, repeats: int) -> Table:
-    """Q-measure and KLD on test rows against seconds of training, on the embedded set ``drift``."""
-    X, y, X_test, y_test = data.prepare(data.Source("drift"), seed=0)
+def quality(n_rows: int, repeats: int) -> BenchTable:
+    """Measure Q-measure and KLD on test rows against seconds of training, on the embedded set ``drift``."""
+    X, y, X_test, y_test = data.prepare(DataSet("drift"), seed=0)
     X, y = X[:n_rows], y[:n_rows]
     iterative = {
         "LogisticRegression": LogisticRegression(),
@@ -73,7 +76,7 @@ def quality(n_rows: int, repeats: int) -> Table:
         "SGD, balanced": partial_curve(sgd().set_params(class_weight=weights), X, y, 20, seed=0),
         **{name: _more_iterations(learner, X, y) for name, learner in iterative.items()},
     }
-    table = Table("quality", "Quality against seconds of training: 42,000 x 20, 5 % positive")
+    table = BenchTable("quality", "Quality against seconds of training: 42,000 x 20, 5 % positive")
     for method, curve in curves.items():
         for seconds, learner in curve:
             labels = learner.predict(X_test)
@@ -84,7 +87,7 @@ def quality(n_rows: int, repeats: int) -> Table:
 
 
 def _more_iterations(learner: Any, X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, Any]]:
-    """The learner after 1, 2, 4 … iterations, each time from the beginning, with the seconds it took."""
+    """Yield the learner after 1, 2, 4 … iterations, each time from the beginning, with the seconds it took."""
     for number in (1, 2, 4, 8, 16, 32):
         stage = clone(learner).set_params(max_iter=number)
         begin = time.perf_counter()

@@ -1,8 +1,9 @@
-"""Single passes over rows: against width, nonzeros, number type and layout, and next to peers."""
+"""Single passes over rows: against width, nonzeros, number type and layout, and next to baselines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,8 @@ import scipy.sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
-from experiments.bench.tables import Table, best_of, compared
+from experiments.bench.tables import BenchTable, best_of, compared
 from quapy_nemsis import NEMSISClassifier, NestedConcave, QMeasure
-from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis._state import State
 
 #: One pass of one configuration, nothing chosen.
 ONE: dict[str, Any] = {"eta0": 0.1, "radius": np.inf, "n_passes": 1, "random_state": 0}
@@ -22,14 +21,14 @@ NONZEROS = (3, 10, 30, 100, 300)
 
 
 def gaussian(n_rows: int, width: int = 54) -> tuple[np.ndarray, np.ndarray]:
-    """Dense rows, and labels that two of their features tell with some noise."""
+    """Return dense rows, and labels that two of their features tell with some noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, width))
     return X, X[:, 0] + 0.5 * X[:, 1] + 0.5 * rng.normal(size=n_rows) > 0.5
 
 
 def bags(n_rows: int, width: int, nonzeros: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-    """Sparse rows, as bags of words are."""
+    """Return sparse rows, as bags of words are."""
     rng = np.random.default_rng(0)
     indices = np.sort(rng.integers(0, width, size=(n_rows, nonzeros)), axis=1).ravel()
     indptr = np.arange(0, n_rows * nonzeros + 1, nonzeros)
@@ -40,23 +39,19 @@ def bags(n_rows: int, width: int, nonzeros: int) -> tuple[scipy.sparse.csr_matri
 
 
 def one_pass(X: Any, y: np.ndarray, measure: Any = "q", **options: Any) -> Callable[[], float]:
-    """A task: a fully shuffled pass, timed inside the kernel, which is compiled beforehand."""
+    """Return a task: a fully shuffled pass, timed inside the kernel, which is compiled beforehand."""
     learner = NEMSISClassifier(measure, **{**ONE, "record_every": len(y), **options})
     learner.fit(X[:100], y[:100])
     return lambda: learner.fit(X, y).history_["seconds"][-1]
 
 
-def fitting(learner: Any, X: Any, y: np.ndarray) -> Callable[[], None]:
-    """A task: a whole fit, timed from outside."""
-
-    def task() -> None:
-        learner.fit(X, y)
-
-    return task
+def fitting(learner: Any, X: Any, y: np.ndarray) -> Callable[[], Any]:
+    """Return a task: a whole fit, timed from outside."""
+    return partial(learner.fit, X, y)
 
 
 def product(X: Any, threads: int | None = None) -> Callable[[], None]:
-    """A task: X @ w."""
+    """Return a task: X @ w."""
     w = np.ones(X.shape[1], dtype=X.dtype)
 
     def task() -> None:
@@ -67,12 +62,12 @@ def product(X: Any, threads: int | None = None) -> Callable[[], None]:
 
 
 def sgd(n_passes: int = 1) -> SGDClassifier:
-    """The peer: averaged stochastic gradient descent on the hinge loss."""
+    """Return the baseline: averaged stochastic gradient descent on the hinge loss."""
     return SGDClassifier(loss="hinge", average=True, max_iter=n_passes, tol=None, random_state=0)
 
 
-def dense(n_rows: int, repeats: int) -> Table:
-    """One pass over dense rows, for several measures."""
+def dense(n_rows: int, repeats: int) -> BenchTable:
+    """Time one pass over dense rows, for several measures."""
     X, y = gaussian(n_rows)
     tasks: dict[str, Callable] = {"X @ w": product(X), "X @ w, one thread": product(X, 1)}
     for measure in ("ba", "kld", "bakld", "q"):
@@ -81,63 +76,55 @@ def dense(n_rows: int, repeats: int) -> Table:
     tasks["fit, q"] = fitting(NEMSISClassifier("q", **ONE), X, y)
     tasks["SGDClassifier.fit"] = fitting(sgd(), X, y)
     best = best_of(repeats, **tasks)
-    return Table(
+    return BenchTable(
         "dense",
         f"One fully shuffled pass, dense {n_rows:,} x 54 float64",
         compared(best, "X @ w, one thread", "X @ w", "SGDClassifier.fit"),
     )
 
 
-def sparse(n_rows: int, repeats: int) -> Table:
-    """One pass over CSR rows as wide as a bag of words."""
+def sparse(n_rows: int, repeats: int) -> BenchTable:
+    """Time one pass over CSR rows as wide as a bag of words."""
     n_rows = n_rows // 20
     X, y = bags(n_rows, 27_272, 130)
     tasks: dict[str, Callable] = {f"pass, {m}": one_pass(X, y, m) for m in ("kld", "q")}
     tasks["fit, q"] = fitting(NEMSISClassifier("q", **ONE), X, y)
     tasks["SGDClassifier.fit"] = fitting(sgd(), X, y)
-    return Table(
+    return BenchTable(
         "sparse",
         f"One fully shuffled pass, CSR {n_rows:,} x 27,272, {X.nnz / n_rows:.0f} nonzeros a row",
         compared(best_of(repeats, **tasks), "SGDClassifier.fit"),
     )
 
 
-def width(n_rows: int, repeats: int) -> Table:
-    """Nanoseconds a row against the number of features: float64, float32, CSR, and peers."""
-    table = Table("width", "One shuffled pass against the number of features")
+def width(n_rows: int, repeats: int) -> BenchTable:
+    """Measure nanoseconds a row against the number of features: float64, float32, CSR, and baselines."""
+    table = BenchTable("width", "One shuffled pass against the number of features")
     for d in WIDTHS:
         n = max(min(20 * n_rows // d, n_rows), 200)
         X, y = gaussian(n, d)
         single, full = X.astype(np.float32), scipy.sparse.csr_matrix(X)
-        best = best_of(
-            repeats,
-            **{
-                "NEMSIS, float64": one_pass(X, y),
-                "NEMSIS, float32": one_pass(single, y),
-                "NEMSIS, CSR": one_pass(full, y),
-                "SGDClassifier": fitting(sgd(), X, y),
-                "X @ w": product(X, 1),
-            },
-        )
+        tasks: dict[str, Callable] = {
+            "NEMSIS, float64": one_pass(X, y),
+            "NEMSIS, float32": one_pass(single, y),
+            "NEMSIS, CSR": one_pass(full, y),
+            "SGDClassifier": fitting(sgd(), X, y),
+            "X @ w": product(X, 1),
+        }
+        best = best_of(repeats, **tasks)
         table.rows.append({"features": d, **{k: 1e9 * s / n for k, s in best.items()}})
     table.note = "Nanoseconds a row. All features are nonzero; X @ w on one thread; SGDClassifier with all of its fit."
     return table
 
 
-def nonzeros(n_rows: int, repeats: int) -> Table:
-    """Nanoseconds a row against the number of nonzeros of CSR rows 100,000 wide."""
-    table = Table("nonzeros", "One shuffled pass over CSR rows 100,000 wide")
+def nonzeros(n_rows: int, repeats: int) -> BenchTable:
+    """Measure nanoseconds a row against the number of nonzeros of CSR rows 100,000 wide."""
+    table = BenchTable("nonzeros", "One shuffled pass over CSR rows 100,000 wide")
     for number in NONZEROS:
         n = max(min(3 * n_rows // number, n_rows // 5), 200)
         X, y = bags(n, 100_000, number)
-        best = best_of(
-            repeats,
-            **{
-                "NEMSIS": one_pass(X, y),
-                "SGDClassifier": fitting(sgd(), X, y),
-                "X @ w": product(X, 1),
-            },
-        )
+        tasks: dict[str, Callable] = {"NEMSIS": one_pass(X, y), "X @ w": product(X, 1)}
+        best = best_of(repeats, **tasks, SGDClassifier=fitting(sgd(), X, y))
         table.rows.append({"nonzeros": number, **{k: 1e9 * s / n for k, s in best.items()}})
     table.note = "Nanoseconds a row; few rows for many nonzeros, so that the widths cost alike."
     return table
@@ -172,50 +159,45 @@ def _nss_gradient(P, N, p, theta):
     return 2.0 * p * d, -2.0 * (1.0 - p) * d
 
 
-def custom(n_rows: int, repeats: int) -> Table:
-    """A user's own Q-measure against the built-in one, on rows so short that the measure is much of the work."""
+def custom(n_rows: int, repeats: int) -> BenchTable:
+    """Time a custom Q-measure against the built-in one, on rows so short that the measure is much of the work."""
     X, y = gaussian(n_rows, 10)
     gradients = (_psi_gradient, _ba_gradient, _nss_gradient)
     measures = {
         "built-in": QMeasure(1.0),
-        "own, with gradients": NestedConcave(_psi, _ba, _nss, [1.0], gradients=gradients),
-        "own, without": NestedConcave(_psi, _ba, _nss, [1.0]),
+        "custom, with gradients": NestedConcave(_psi, _ba, _nss, [1.0], gradients=gradients),
+        "custom, without": NestedConcave(_psi, _ba, _nss, [1.0]),
     }
     tasks = {name: one_pass(X, y, measure) for name, measure in measures.items()}
-    return Table(
+    return BenchTable(
         "custom",
-        f"A measure of one's own: the Q-measure, one shuffled pass, dense {n_rows:,} x 10",
+        f"A custom measure: the Q-measure, one shuffled pass, dense {n_rows:,} x 10",
         compared(best_of(repeats, **tasks), "built-in"),
     )
 
 
-def side_by_side(n_rows: int, repeats: int) -> Table:
-    """Learners of different step sizes that take each row together, against one learner alone."""
+def side_by_side(n_rows: int, repeats: int) -> BenchTable:
+    """Time learners of different step sizes that take each row together, against one learner alone."""
+    # The only benchmark of something that users do not call by itself.
+    from quapy_nemsis._kernels.rows import as_rows
+    from quapy_nemsis._state import State
+
     n_rows = n_rows * 4 // 5
     X, y = gaussian(n_rows)
     order = np.random.default_rng(0).permutation(n_rows)
 
     def walk(measure: str, number: int) -> None:
         steps = [0.1] if number == 1 else np.geomspace(1e-3, 10.0, number).tolist()
-        tries = [NEMSISClassifier(measure, **{**ONE, "eta0": step})._settings() for step in steps]
-        states = [State.start(X.shape[1], settings) for settings in tries]
-        State.walk_together(states, as_rows(X), y, order, tries)
+        learners = (NEMSISClassifier(measure, **{**ONE, "eta0": step}) for step in steps)
+        candidates: Any = [learner._settings() for learner in learners]
+        states = [State.start(X.shape[1], settings) for settings in candidates]
+        State.walk_together(states, as_rows(X), y, order, candidates)
 
-    table = Table(
-        "side by side", f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"
-    )
+    title = f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"
+    table = BenchTable("side by side", title)
     for measure in ("kld", "q"):
-        tasks = {
-            str(number): lambda measure=measure, number=number: walk(measure, number)
-            for number in (1, 10, 40)
-        }
-        best = best_of(max(repeats // 2, 1), **tasks)
-        table.rows += [
-            {
-                "step sizes": f"{name}, {measure}",
-                "ms": 1e3 * seconds,
-                "/ one": seconds / best["1"],
-            }
-            for name, seconds in best.items()
-        ]
+        tasks = {str(number): partial(walk, measure, number) for number in (1, 10, 40)}
+        for name, seconds in (best := best_of(max(repeats // 2, 1), **tasks)).items():
+            row = {"step sizes": f"{name}, {measure}", "ms": 1e3 * seconds}
+            table.rows.append({**row, "/ one": seconds / best["1"]})
     return table

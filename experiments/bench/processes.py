@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments.bench.tables import Table
+import numpy as np
+
+from experiments.bench.tables import BenchTable
 
 _FIT = """
 import numpy as np
@@ -61,7 +63,7 @@ for _ in range(2):
 
 
 def run_python(code: str, **environment: str) -> list[float]:
-    """Numbers that a new Python process prints."""
+    """Return the numbers that a new Python process prints."""
     process = subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,  # what goes wrong is to be seen
@@ -73,12 +75,12 @@ def run_python(code: str, **environment: str) -> list[float]:
 
 
 def can_measure_memory() -> bool:
-    """Whether the system tells a process its peak."""
+    """Tell whether the system reports to a process its peak of memory."""
     return Path("/proc/self/clear_refs").exists()
 
 
 def stream_memory(gigabytes: float, folder: Path) -> tuple[float, float, float, int]:
-    """Megabytes of a process that learns from a stream, at its start, after the imports, at its peak; and the rows."""
+    """Return the megabytes of a process at its start, after the imports and at its peak, and the rows of its stream."""
     code = STREAM.replace("BYTES", str(gigabytes * 2**30))
     # A checkpoint that is there already would be refused.
     with TemporaryDirectory(dir=folder) as own:
@@ -87,38 +89,30 @@ def stream_memory(gigabytes: float, folder: Path) -> tuple[float, float, float, 
     return start / 2**20, imported / 2**20, peak / 2**20, int(rows)
 
 
-def memory(n_rows: int, gigabytes: float, folder: Path) -> Table:
-    """Peak memory of a fit beyond its X, and of a stream beyond the start of the interpreter."""
+def memory(n_rows: int, gigabytes: float, folder: Path) -> BenchTable:
+    """Measure the peak memory of a fit beyond its X, and of a stream beyond the start of the interpreter."""
     (peak,) = run_python(_FIT.replace("ROWS", str(n_rows)))
     start, imported, highest, rows = stream_memory(gigabytes, folder)
-    return Table(
-        "memory",
-        "Peak memory",
-        [
-            {
-                "what": f"fit beyond X, {n_rows:,} x 54",
-                "MB": peak / 2**20,
-                "bytes a row": peak / n_rows,
-            },
-            {
-                "what": f"imports beyond the interpreter's {start:.0f} MB",
-                "MB": imported - start,
-                "bytes a row": 0.0,
-            },
-            {
-                "what": f"stream of {gigabytes:g} GB, {rows:,} x 50, beyond the interpreter",
-                "MB": highest - start,
-                "bytes a row": (highest - start) * 2**20 / rows,
-            },
-        ],
-    )
+    found = {
+        f"fit beyond X, {n_rows:,} x 54": (peak / 2**20, n_rows),
+        f"imports beyond the interpreter's {start:.0f} MB": (imported - start, np.inf),
+        f"stream of {gigabytes:g} GB, {rows:,} x 50, beyond the interpreter": (
+            highest - start,
+            rows,
+        ),
+    }
+    lines = [
+        {"what": what, "MB": size, "bytes a row": size * 2**20 / number}
+        for what, (size, number) in found.items()
+    ]
+    return BenchTable("memory", "Peak memory", lines)
 
 
-def start(repeats: int) -> Table:
-    """What the first fit in a new process costs beyond the second."""
+def start(repeats: int) -> BenchTable:
+    """Measure what the first fit in a new process costs beyond the second."""
     uncached = run_python(_START, QUAPY_NEMSIS_CACHE="0")
     warm = min(run_python(_START) for _ in range(max(repeats // 2, 1)))
-    return Table(
+    return BenchTable(
         "start",
         "First fit in a new process beyond the second",
         [

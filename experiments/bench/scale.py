@@ -12,17 +12,17 @@ import numpy as np
 from sklearn.base import clone
 
 from experiments import data
-from experiments.bench.tables import Table, best_of
+from experiments.bench.tables import BenchTable, best_of
+from experiments.catalogue import DataSet
 from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
 from quapy_nemsis.streaming import fit_stream, read_parquet
-from quapy_nemsis.streaming.sources import PARQUET
 
 WIDTH, GROUP = 50, 100_000
 WORKERS: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
 
 
 def write_rows(path: Path, n_rows: int) -> None:
-    """A Parquet file of generated rows, in groups, if there is none of this size yet."""
+    """Write a Parquet file of generated rows, in groups, if there is none of this size yet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -39,15 +39,16 @@ def write_rows(path: Path, n_rows: int) -> None:
             file.write_table(pa.table([*X, y], schema=schema))
 
 
-def stream(n_rows: int, folder: Path) -> Table:
-    """Rows a second from a Parquet file: parsed, read as a source, learned."""
+def stream(n_rows: int, folder: Path) -> BenchTable:
+    """Measure rows a second from a Parquet file: parsed, read as a source, learned."""
     import pyarrow.parquet as pq
 
     path = Path(folder) / "rows.parquet"
     write_rows(path, n_rows)
 
     def parse() -> None:
-        with pq.ParquetFile(path, **PARQUET) as file:
+        # Opened as `read_parquet` does, so that memory does not grow with the row groups.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=2**20) as file:
             for batch in file.iter_batches(batch_size=65_536):
                 for column in batch.columns:
                     column.to_numpy(zero_copy_only=False)
@@ -62,7 +63,7 @@ def stream(n_rows: int, folder: Path) -> Table:
     fit_stream(NEMSISClassifier("q"), read_parquet(path, "y"), classes=[0, 1], max_rows=10_000)
     read()  # so that the file is in memory for all, as far as it fits
     found = best_of(2, parsed=parse, read=read, learned=learn)
-    return Table(
+    return BenchTable(
         "stream",
         f"A stream of {n_rows:,} x {WIDTH} float64 from Parquet",
         [
@@ -81,7 +82,7 @@ def stream(n_rows: int, folder: Path) -> Table:
 
 
 def task_seconds(tasks: int = 100, rounds: int = 5) -> float:
-    """What a cluster of one worker spends on a task of a round that has next to nothing to learn."""
+    """Measure what a cluster of one worker spends on a task of a round that has next to nothing to learn."""
     from distributed import Client, LocalCluster
 
     from quapy_nemsis.distributed import fit
@@ -100,18 +101,18 @@ def task_seconds(tasks: int = 100, rounds: int = 5) -> float:
     return (seconds[2] - seconds[1]) / (rounds * tasks)
 
 
-def dask(source: data.Source, partitions: int = 2) -> Table:
-    """The serial learner against one and two workers of a cluster, after equal passes."""
+def dask(dataset: DataSet, partitions: int = 2) -> BenchTable:
+    """Time the serial learner against one and two workers of a cluster, after equal passes."""
     from distributed import Client, LocalCluster
 
     from quapy_nemsis.distributed import fit
 
-    X, y, X_test, y_test = data.prepare(source, seed=0)
+    X, y, X_test, y_test = data.prepare(dataset, seed=0)
     X = np.ascontiguousarray(X)
     rows = -(-len(y) // partitions)
-    table = Table("dask", f"{source.name}, {X.shape[0]:,} x {X.shape[1]}, on a cluster")
+    table = BenchTable("dask", f"{dataset.name}, {X.shape[0]:,} x {X.shape[1]}, on a cluster")
 
-    def measured(how: str, who: str, task: Callable[[], NEMSISClassifier]) -> NEMSISClassifier:
+    def measured(how: str, who: str, task: Callable[[], Any]) -> Any:
         task()  # loads the kernels
         begin = time.perf_counter()
         fitted = task()
@@ -123,23 +124,24 @@ def dask(source: data.Source, partitions: int = 2) -> Table:
         table.rows.append({**entry, "q": q, "KLD": kld})
         return fitted
 
-    chosen = NEMSISClassifier("q", random_state=0)
-    chosen = measured("5 passes, step chosen", "serial", lambda: clone(chosen).fit(X, y))
-    learners = {"5 passes, step chosen": clone(chosen)}
+    def fit_clone(how: str) -> Any:
+        return clone(learners[how]).fit(X, y)
+
+    first = "5 passes, step chosen"
+    learners = {first: NEMSISClassifier("q", random_state=0)}
+    chosen = measured(first, "serial", partial(fit_clone, first))
     for n_passes in (5, 50):
         steps = {"eta0": chosen.eta0_, "radius": chosen.radius_, "n_passes": n_passes}
         how = f"{n_passes} passes, step given"
-        learners[how] = clone(chosen).set_params(**steps)
-        measured(how, "serial", lambda how=how: clone(learners[how]).fit(X, y))
+        learners[how] = clone(learners[first]).set_params(**steps)
+        measured(how, "serial", partial(fit_clone, how))
     for workers, who in ((1, "1 worker"), (2, "2 workers")):
         with LocalCluster(n_workers=workers, **WORKERS) as cluster, Client(cluster) as client:
-            blocks = client.scatter(
-                [(X[a : a + rows], y[a : a + rows]) for a in range(0, len(y), rows)]
-            )
+            parts = [slice(a, a + rows) for a in range(0, len(y), rows)]
+            blocks = client.scatter([(X[part], y[part]) for part in parts])
             for how, learner in learners.items():
                 measured(how, who, partial(fit, learner, blocks))
     table.rows.sort(key=lambda row: list(learners).index(row["how"]))
-    table.note = (
-        f"{partitions} partitions, on the workers beforehand. A step size is chosen on the client."
-    )
+    where = f"{partitions} partitions, on the workers beforehand."
+    table.note = f"{where} A step size is chosen on the client."
     return table

@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
+import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.blocks import Block, Grid, Heading, Paragraph, Picture
-from experiments.plots import png
-from experiments.report import machine_blocks, replacing, write_blocks
+from experiments.plots import figure_of, panels, plain, png
+from experiments.rendering import Block, Grid, Picture, Text, write_page
+from experiments.report import aligned, machine_blocks, processor
+from experiments.store import replacing
 
 TITLE = "Benchmarks"
 # Okabe and Ito's colours, with a marker each.
@@ -25,20 +26,18 @@ STYLES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#E69F00", "D")
 
 
 @dataclass
-class Table:
+class BenchTable:
     """What a benchmark found: rows with the same columns, words or numbers."""
 
     name: str
     title: str
-    rows: list[dict[str, str | float]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     note: str = ""
 
     def grid(self) -> Grid:
-        """As a table of text; numbers with three digits."""
-        head = list(self.rows[0])
-        return Grid(
-            self.title, head, [[_text(row[column]) for column in head] for row in self.rows]
-        )
+        """Return a table of text, in which numbers have three digits."""
+        rows = [[_text(value) for value in row.values()] for row in self.rows]
+        return Grid(self.title, list(self.rows[0]), rows)
 
 
 def _text(value: str | float) -> str:
@@ -47,50 +46,42 @@ def _text(value: str | float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def best_of(repeats: int, **tasks: Callable[[], float | None]) -> dict[str, float]:
-    """Best time of each task, taken in turns; a task may return its own time instead of being timed from outside."""
+def best_of(repeats: int, **tasks: Callable[[], Any]) -> dict[str, float]:
+    """Return the best time of each task, taken in turns; a task that returns a number is not timed from outside."""
     best = dict.fromkeys(tasks, np.inf)
     for _ in range(repeats):
         for name, task in tasks.items():
             begin = time.perf_counter()
-            seconds = task()
+            found = task()
             elapsed = time.perf_counter() - begin
-            best[name] = min(best[name], elapsed if seconds is None else seconds)
+            best[name] = min(best[name], found if isinstance(found, float) else elapsed)
     return best
 
 
-def compared(best: dict[str, float], *peers: str) -> list[dict[str, str | float]]:
-    """A row per task: milliseconds, and the ratio to each peer."""
+def compared(best: dict[str, float], *baselines: str) -> list[dict[str, Any]]:
+    """Return a row per task: milliseconds, and the ratio to each baseline."""
     return [
-        {"task": name, "ms": 1e3 * seconds, **{f"/ {peer}": seconds / best[peer] for peer in peers}}
+        {
+            "task": name,
+            "ms": 1e3 * seconds,
+            **{f"/ {name}": seconds / best[name] for name in baselines},
+        }
         for name, seconds in best.items()
     ]
 
 
-def processor() -> str:
-    """What the machine calls its processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def show(table: Table) -> None:
+def show(table: BenchTable) -> None:
     """Print a table, aligned."""
     grid = table.grid()
-    columns = [list(column) for column in zip(grid.head, *grid.rows, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
     print(f"\n{table.title}")
-    for line in zip(*columns, strict=True):
-        first, *rest = (v.rjust(w) for v, w in zip(line, widths, strict=True))
-        print("  " + "  ".join([line[0].ljust(len(first)), *rest]))
+    for line in aligned([grid.head, *grid.rows]):
+        print(f"  {line}")
     if table.note:
         print(f"  {table.note}")
 
 
-def write(tables: list[Table], folder: Path, command: str) -> Path:
-    """Write bench.json, and report.html and report.md with the plot; the path of the page."""
+def write(tables: list[BenchTable], folder: Path, command: str) -> Path:
+    """Write bench.json, and report.html and report.md with the plot; return the path of the page."""
     machine = f"{processor()}, {os.cpu_count()} cores"
     record = {
         "machine": machine,
@@ -100,64 +91,48 @@ def write(tables: list[Table], folder: Path, command: str) -> Path:
     with replacing(folder / "bench.json") as file:
         json.dump(record, file, indent=1)
     blocks: list[Block] = [
-        Heading(1, TITLE),
-        Paragraph(
+        Text("h1", TITLE),
+        Text(
+            "p",
             f"{machine}. Every time is the best of several, taken in turns so that a busy machine hits all alike; "
-            "compiling is timed apart."
+            "compiling is timed apart.",
         ),
     ]
-    picture = draw({table.name: table for table in tables})
-    if picture is not None:
+    if (figure := draw({table.name: table for table in tables})) is not None:
         alt = "Time per row against width and nonzeros, time against rows, quality against time"
-        blocks.append(
-            Picture("bench", png(picture), f"{alt}; the numbers are in the tables.", f"{alt}.")
-        )
+        caption = f"{alt}; the numbers are in the tables."
+        blocks.append(Picture("bench", png(figure), caption, f"{alt}."))
     for table in tables:
-        blocks += [table.grid(), *([Paragraph(table.note)] if table.note else [])]
-    return write_blocks(TITLE, [*blocks, *machine_blocks(command)], folder)
+        blocks += [table.grid(), *([Text("p", table.note)] if table.note else [])]
+    return write_page(TITLE, [*blocks, *machine_blocks(command)], folder)
 
 
-def draw(tables: dict[str, Table]) -> Figure | None:
-    """A panel for each table that is a curve; None if there is none."""
-    panels = {
+@plain
+def draw(tables: dict[str, BenchTable]) -> Figure | None:
+    """Draw a panel for each table that is a curve; return None if there is none."""
+    titles = {
         "width": ("features", "nanoseconds a row"),
         "nonzeros": ("nonzeros a row", "nanoseconds a row"),
         "rows": ("rows", "seconds"),
         "quality": ("seconds", "Q-measure on test rows"),
     }
-    here = [name for name in panels if name in tables]
+    here = [name for name in titles if name in tables]
     if not here:
         return None
-    with plt.style.context("default"):
-        columns = min(2, len(here))
-        rows = -(-len(here) // columns)
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(5.6 * columns, 4.2 * rows), layout="constrained", squeeze=False
-        )
-        for ax, name in zip(axes.flat, here, strict=False):
-            (_draw_methods if name == "quality" else _draw_columns)(ax, tables[name])
-            ax.set(xlabel=panels[name][0], ylabel=panels[name][1], xscale="log")
-            ax.set_title(tables[name].title, fontsize=10, wrap=True)
-            ax.grid(alpha=0.3)
-            ax.legend(fontsize=8)
-        for ax in axes.flat[len(here) :]:
-            ax.axis("off")
-    return figure
-
-
-def _draw_columns(ax: Axes, table: Table) -> None:
-    """A line per column, over the first one."""
-    first, *others = table.rows[0]
-    for column, (colour, marker) in zip(others, STYLES, strict=False):
-        x = [row[first] for row in table.rows]
-        ax.plot(x, [row[column] for row in table.rows], color=colour, marker=marker, label=column)
-    ax.set_yscale("log")
-
-
-def _draw_methods(ax: Axes, table: Table) -> None:
-    """A line per method, value over seconds."""
-    methods = dict.fromkeys(row["method"] for row in table.rows)
-    for method, (colour, marker) in zip(methods, STYLES, strict=False):
-        rows = [row for row in table.rows if row["method"] == method]
-        x, y = ([row[column] for row in rows] for column in ("seconds", "q"))
-        ax.plot(x, y, color=colour, marker=marker, ms=4, label=method)
+    axes = panels(len(here), 5.6, 4.2, 2)
+    for ax, name in zip(axes, here, strict=True):
+        frame = pd.DataFrame(tables[name].rows)
+        if name == "quality":
+            groups = frame.groupby("method", sort=False)
+            lines = {method: (rows["seconds"], rows["q"]) for method, rows in groups}
+        else:
+            x, *columns = frame
+            lines = {column: (frame[x], frame[column]) for column in columns}
+            ax.set_yscale("log")
+        for (colour, marker), (label, line) in zip(STYLES, lines.items(), strict=False):
+            ax.plot(*line, color=colour, marker=marker, ms=5, label=label)
+        ax.set(xlabel=titles[name][0], ylabel=titles[name][1], xscale="log")
+        ax.set_title(tables[name].title, fontsize=10, wrap=True)
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=8)
+    return figure_of(axes)

@@ -5,7 +5,7 @@
 
 from experiments.reproduce.claims import Claim, claims
 from experiments.reproduce.figures import draw
-from experiments.reproduce.page import write_page
-from experiments.reproduce.pieces import FIGURES, run
+from experiments.reproduce.page import write_claims
+from experiments.reproduce.pieces import run
 
-__all__ = ["FIGURES", "Claim", "claims", "draw", "run", "write_page"]
+__all__ = ["Claim", "claims", "draw", "run", "write_claims"]

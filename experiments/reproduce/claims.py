@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
-from experiments.reproduce.pieces import CWEIGHTS, FACTORS, METHODS, fine, sets_of
+from experiments.reproduce.pieces import FACTORS, METHODS
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """Supported if it held in the share of cases that it needs, partly if in at least half of that."""
+        """A claim is supported if it held in the share of cases that it needs, partly if in at least half of that."""
         if not self.held:
             return "not run"
         share = sum(self.held.values()) / len(self.held)
@@ -36,7 +36,7 @@ class Claim:
 
 
 def settled(record: dict, target: float) -> float:
-    """Seconds from which on a curve is at least at the target; infinite if it does not end there."""
+    """Return the seconds from which on a curve is at least at the target; infinite if it does not end there."""
     values, seconds = np.array(record["value"]), np.array(record["seconds"])
     below = np.flatnonzero(values < target)
     if not len(below):
@@ -44,120 +44,106 @@ def settled(record: dict, target: float) -> float:
     return float(seconds[below[-1] + 1]) if below[-1] + 1 < len(values) else np.inf
 
 
-def medians(figure: str, found: dict, target: Callable[[str], float]) -> dict:
-    """Per (data set, method): median of the last value, and of the time from which on the target is kept."""
-    result = {}
-    for (name, method), records in found.items():
-        good = fine(records)
-        if good:
-            last = float(np.median([record["value"][-1] for record in good]))
-            time = float(np.median([settled(record, target(name)) for record in good]))
-            result[name, method] = (last, time)
-    return result
+def medians(frame: pd.DataFrame, targets: dict[str, float] | float) -> pd.DataFrame:
+    """Return medians by data set and method: of the last value, and of the time from which on the target is kept."""
+    goals = frame["data"].map(targets) if isinstance(targets, dict) else [targets] * len(frame)
+    last = frame["value"].str[-1]
+    time = [
+        settled(record, goal) for record, goal in zip(frame.to_dict("records"), goals, strict=True)
+    ]
+    grouped = frame.assign(last=last, time=time).groupby(["data", "method"], sort=False)
+    return grouped[["last", "time"]].median()
 
 
-def _times(results: dict, method: str) -> str:
-    parts = (
-        f"{name} {time:.3g} s" if np.isfinite(time) else f"{name} never"
-        for (name, m), (_, time) in results.items()
-        if m == method
+def _times(results: pd.DataFrame, *methods: str) -> str:
+    words = results["time"].map(lambda time: f"{time:.3g} s" if np.isfinite(time) else "never")
+    parts = {m: words[words.index.get_level_values("method") == m] for m in methods}
+    return "; ".join(
+        f"{method}: " + ", ".join(f"{name} {word}" for (name, _), word in part.items())
+        for method, part in parts.items()
     )
-    return f"{method}: " + ", ".join(parts)
 
 
-def claims_fig1(found: dict) -> list[Claim]:
-    """KLD over time."""
-    results = medians("fig1", found, lambda name: -1e-3)
+def claims_fig1(frame: pd.DataFrame) -> list[Claim]:
+    """Judge KLD over time."""
+    converged = "median seconds after which KLD stays at 1e-3 or less"
+    better = f"{converged}; of the two the better"
     comparable = Claim(
         "fig1",
         "NEMSIS-NS and NEMSIS end with a KLD comparable to 1PMB's and SVM(KLD)'s, or lower",
-        "the better of both at most twice the better peer's, or at most 1e-4",
+        "the better of both at most twice the better baseline's, or at most 1e-4",
     )
-    converged = "median seconds after which KLD stays at 1e-3 or less; of the two the better"
     faster = Claim(
-        "fig1", "They converge significantly faster than SVM(KLD)", f"ten times: {converged}"
+        "fig1", "They converge significantly faster than SVM(KLD)", f"ten times: {better}"
     )
-    than_batch = Claim("fig1", "They are often faster than 1PMB", converged, needed=0.5)
-    ns = Claim(
-        "fig1",
-        "NEMSIS-NS converges faster than NEMSIS, on three of four sets",
-        "median seconds after which KLD stays at 1e-3 or less",
-        needed=0.75,
-    )
-    for name in sets_of(found):
-        row = {m: results[name, m] for m in METHODS["fig1"] if (name, m) in results}
-        if len(row) < len(METHODS["fig1"]):
-            continue
-        ours = max(row["NEMSIS-NS"][0], row["NEMSIS"][0])
-        theirs = max(row["1PMB"][0], row["SVM(KLD)"][0])
-        comparable.held[name] = -ours <= max(2 * -theirs, 1e-4)
-        best = min(row["NEMSIS-NS"][1], row["NEMSIS"][1])
-        faster.held[name] = 10 * best <= row["SVM(KLD)"][1] and np.isfinite(best)
-        than_batch.held[name] = best < row["1PMB"][1]
-        ns.held[name] = row["NEMSIS-NS"][1] < row["NEMSIS"][1]
+    than_batch = Claim("fig1", "They are often faster than 1PMB", better, needed=0.5)
+    text = "NEMSIS-NS converges faster than NEMSIS, on three of four sets"
+    ns = Claim("fig1", text, converged, needed=0.75)
+    results = medians(frame, -1e-3)
+    ours, both = ["NEMSIS-NS", "NEMSIS"], ["1PMB", "SVM(KLD)"]
+    for name, row in results.groupby(level="data", sort=False):
+        last, time = row.loc[name, "last"], row.loc[name, "time"]
+        if len(row) == len(METHODS["fig1"]):
+            best = time[ours].min()
+            comparable.held[name] = -last[ours].max() <= max(2 * -last[both].max(), 1e-4)
+            faster.held[name] = 10 * best <= time["SVM(KLD)"] and np.isfinite(best)
+            than_batch.held[name] = best < time["1PMB"]
+            ns.held[name] = time["NEMSIS-NS"] < time["NEMSIS"]
     comparable.numbers = "; ".join(
-        f"{name} {method} {-last:.1e}" for (name, method), (last, _) in results.items()
+        f"{name} {method} {-last:.1e}" for (name, method), last in results["last"].items()
     )
-    both = _times(results, "NEMSIS-NS"), _times(results, "NEMSIS")
-    faster.numbers = "; ".join([*both, _times(results, "SVM(KLD)")])
-    than_batch.numbers = "; ".join([*both, _times(results, "1PMB")])
-    ns.numbers = "; ".join(both)
+    faster.numbers = _times(results, *ours, "SVM(KLD)")
+    than_batch.numbers = _times(results, *ours, "1PMB")
+    ns.numbers = _times(results, *ours)
     return [comparable, faster, than_batch, ns]
 
 
-def claims_fig2(found: dict) -> list[Claim]:
-    """BA and KLD over CWeight."""
+def claims_fig2(frame: pd.DataFrame) -> list[Claim]:
+    """Judge BA and KLD over CWeight."""
     spot = Claim(
         "fig2",
         "There is a CWeight where quantification and classification are both good",
         "BA within 5 % of its best and KLD at most 1e-3 at the same CWeight, means over splits",
     )
     notes = []
-    for name in sets_of(found):
-        rows = []
-        for weight in CWEIGHTS:
-            good = fine(found.get((name, str(weight)), []))
-            if good:
-                means = [float(np.mean([r[column] for r in good])) for column in ("ba", "kld")]
-                rows.append((weight, *means))
-        if not rows:
-            continue
-        top = max(row[1] for row in rows)
-        sweet = [r for r in rows if r[1] >= 0.95 * top and r[2] <= 1e-3]
-        spot.held[name] = bool(sweet)
-        best = max(sweet, key=lambda r: r[1]) if sweet else max(rows, key=lambda r: r[1] - r[2])
-        notes.append(
-            f"{name}: CWeight {best[0]:g} has BA {best[1]:.3f} (best {top:.3f}), KLD {best[2]:.1e}"
-        )
+    means = frame.groupby(["data", "method"], sort=False)[["ba", "kld"]].mean()
+    for name, rows in means.groupby(level="data", sort=False):
+        top = rows["ba"].max()
+        sweet = rows[(rows["ba"] >= 0.95 * top) & (rows["kld"] <= 1e-3)]
+        spot.held[name] = bool(len(sweet))
+        best = sweet["ba"].idxmax() if len(sweet) else (rows["ba"] - rows["kld"]).idxmax()
+        ba, kld = rows.loc[best]
+        weight = float(best[1])
+        notes.append(f"{name}: CWeight {weight:g} has BA {ba:.3f} (best {top:.3f}), KLD {kld:.1e}")
     spot.numbers = "; ".join(notes)
     return [spot]
 
 
-def claims_fig3(found: dict) -> list[Claim]:
-    """KLD per data set."""
+def claims_fig3(frame: pd.DataFrame) -> list[Claim]:
+    """Judge KLD per data set."""
     better = Claim(
         "fig3",
         "The NEMSIS family has a lower KLD than 1PMB and SVM(KLD), at any class proportion",
         "mean KLD over splits, the better of NEMSIS and NEMSIS-NS against the better of the others",
     )
-    notes = []
-    for name in sets_of(found):
-        means = {
-            m: float(np.mean([r["kld"] for r in fine(found.get((name, m), []))] or [np.nan]))
-            for m in METHODS["fig3"]
-        }
-        ours, theirs = (
-            np.nanmin([means[m] for m in group])
-            for group in (("NEMSIS-NS", "NEMSIS"), ("1PMB", "SVM(KLD)"))
-        )
-        better.held[name] = bool(ours < theirs)
-        notes.append(f"{name}: {ours:.1e} against {theirs:.1e}")
-    better.numbers = "; ".join(notes)
+    family = frame["method"].str.startswith("NEMSIS").rename("ours")
+    means = frame.groupby(["data", family, "method"], sort=False)["kld"].mean()
+    least = (
+        means.groupby(level=["data", "ours"], sort=False)
+        .min()
+        .unstack()
+        .reindex(columns=[True, False])
+    )
+    least = least.loc[frame["data"].unique()]
+    better.held = dict((least[True] < least[False]).items())
+    better.numbers = "; ".join(
+        f"{name}: {ours:.1e} against {theirs:.1e}" for name, ours, theirs in least.itertuples()
+    )
     return [better]
 
 
-def claims_fig4(found: dict) -> list[Claim]:
-    """KLD under drift, with the paper's way of sampling."""
+def claims_fig4(frame: pd.DataFrame) -> list[Claim]:
+    """Judge KLD under drift, with the paper's way of sampling."""
     small = Claim(
         "fig4",
         "The NEMSIS family is fairly robust to small drift",
@@ -169,28 +155,20 @@ def claims_fig4(found: dict) -> list[Claim]:
         "mean KLD at least ten times as large as under small drift",
     )
     notes = []
-    near = [i for i, factor in enumerate(FACTORS) if 0.75 <= factor <= 1.25]
-    far = [i for i, factor in enumerate(FACTORS) if factor >= 2.0]
-    for (name, method), records in found.items():
-        good = fine(records)
-        if not good:
-            continue
-        mean = np.mean([record["paper"] for record in good], axis=0)
+    factors = np.array(FACTORS)
+    for (name, method), rows in frame.groupby(["data", "method"], sort=False):
+        mean = np.mean(rows["paper"].tolist(), axis=0)
+        near = mean[(factors >= 0.75) & (factors <= 1.25)].max()
+        far = mean[factors >= 2.0].max()
         if method != "1PMB":
-            small.held[f"{name} {method}"] = bool(mean[near].max() <= 0.01)
-        large.held[f"{name} {method}"] = bool(mean[far].max() >= 10 * mean[near].max())
-        notes.append(f"{name} {method}: {mean[near].max():.1e} near, {mean[far].max():.1e} far")
+            small.held[f"{name} {method}"] = bool(near <= 0.01)
+        large.held[f"{name} {method}"] = bool(far >= 10 * near)
+        notes.append(f"{name} {method}: {near:.1e} near, {far:.1e} far")
     small.numbers = large.numbers = "; ".join(notes)
     return [small, large]
 
 
-def _claims_hybrid(figure: str, found: dict, ours: tuple[str, str], what: str) -> list[Claim]:
-    ends = medians(figure, found, lambda name: -np.inf)
-    best = {
-        name: max(last for (n, _), (last, _) in ends.items() if n == name)
-        for name in sets_of(found)
-    }
-    results = medians(figure, found, lambda name: 0.99 * best[name])
+def _claims_hybrid(frame: pd.DataFrame, figure: str, what: str) -> list[Claim]:
     better = Claim(
         figure, f"{what} is often better than 1PMB", "median of the last value", needed=0.5
     )
@@ -200,25 +178,27 @@ def _claims_hybrid(figure: str, found: dict, ours: tuple[str, str], what: str) -
         "median seconds after which the value stays at 99 % of the best method's last one or more",
         needed=0.5,
     )
-    for name in sets_of(found):
-        row = {m: results[name, m] for m in (*ours, "1PMB") if (name, m) in results}
-        if "1PMB" not in row or len(row) < 2:
-            continue
-        better.held[name] = max(row[m][0] for m in ours if m in row) > row["1PMB"][0]
-        faster.held[name] = min(row[m][1] for m in ours if m in row) < row["1PMB"][1]
-    better.numbers = "; ".join(f"{n} {m} {last:.4f}" for (n, m), (last, _) in results.items())
-    faster.numbers = "; ".join(_times(results, method) for method in (*ours, "1PMB"))
+    best = medians(frame, -np.inf)["last"].groupby(level="data").max()
+    results = medians(frame, (0.99 * best).to_dict())
+    for name, row in results.groupby(level="data", sort=False):
+        row = row.droplevel("data")
+        ours = row.drop("1PMB", errors="ignore")
+        if len(ours) and len(ours) < len(row):
+            better.held[name] = ours["last"].max() > row.loc["1PMB", "last"]
+            faster.held[name] = ours["time"].min() < row.loc["1PMB", "time"]
+    better.numbers = "; ".join(f"{n} {m} {last:.4f}" for (n, m), last in results["last"].items())
+    faster.numbers = _times(results, *METHODS[figure])
     return [better, faster]
 
 
-def claims(found: dict[str, dict]) -> list[Claim]:
-    """What the paper says about the figures that were run, judged by the numbers."""
+def claims(found: dict[str, pd.DataFrame]) -> list[Claim]:
+    """Judge what the paper says about the figures that were run by their numbers."""
     judges = {
         "fig1": claims_fig1,
         "fig2": claims_fig2,
         "fig3": claims_fig3,
         "fig4": claims_fig4,
-        "fig5": lambda f: _claims_hybrid("fig5", f, ("NEMSIS-NS", "NEMSIS"), "NEMSIS for Q"),
-        "fig6": lambda f: _claims_hybrid("fig6", f, ("SCAN-NS", "SCAN"), "SCAN for CQReward"),
+        "fig5": lambda frame: _claims_hybrid(frame, "fig5", "NEMSIS for Q"),
+        "fig6": lambda frame: _claims_hybrid(frame, "fig6", "SCAN for CQReward"),
     }
-    return [claim for figure, records in found.items() for claim in judges[figure](records)]
+    return [claim for figure, frame in found.items() for claim in judges[figure](frame)]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.blocks import Block, Grid, Heading, Items, Paragraph, Picture
 from experiments.plots import png
-from experiments.report import machine_blocks, replacing, write_blocks
+from experiments.rendering import Block, Grid, Items, Picture, Text, write_page
+from experiments.report import machine_blocks, write_csv
 from experiments.reproduce.claims import Claim
 from experiments.reproduce.pieces import TITLES
 
 
-def write_page(
+def write_claims(
     claims: list[Claim],
     pictures: dict[str, Figure],
     facts: dict[str, str],
@@ -22,15 +21,16 @@ def write_page(
     seeds: int,
     command: str,
 ) -> Path:
-    """Write report.html, report.md with its figures, and claims.csv; the path of the first."""
+    """Write report.html, report.md with its figures, and claims.csv; return the path of the first."""
     head = ["Figure", "The paper says", "Judged by", "This run", "Held for"]
     rows = [[c.figure, c.text, c.rule, c.verdict, _cases(c)] for c in claims]
     blocks: list[Block] = [
-        Heading(1, "The paper's experiments, run again"),
-        Paragraph(
+        Text("h1", "The paper's experiments, run again"),
+        Text(
+            "p",
             "P. Kar, S. Li, H. Narasimhan, S. Chawla, F. Sebastiani. Online Optimization Methods for the "
             f"Quantification Problem. KDD 2016. Splits: {seeds}, 70 % for training. A claim is supported if it held in "
-            "four fifths of the cases (in half of them if it says often), partly if in half as many."
+            "four fifths of the cases (in half of them if it says often), partly if in half as many.",
         ),
         Grid("Claims of the paper, and what this run says", head, rows, words=True),
         Grid("Data", ["Name", "What it is"], [[*fact] for fact in facts.items()], words=True),
@@ -40,16 +40,15 @@ def write_page(
         texts = [(c.text, c.numbers) for c in claims if c.figure == figure]
         alt = f"{title}; the numbers are below."
         blocks += [
-            Heading(2, title),
+            Text("h2", title),
             Picture(figure, png(picture), _caption(figure), alt),
             Items(texts),
         ]
-    write_blocks("The paper's experiments, run again", [*blocks, *machine_blocks(command)], folder)
-    with replacing(folder / "claims.csv") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow([*head, "Numbers"])
-        lines.writerows([*row, c.numbers] for row, c in zip(rows, claims, strict=True))
-    return folder / "report.html"
+    numbers = [[*row, claim.numbers] for row, claim in zip(rows, claims, strict=True)]
+    write_csv(numbers, [*head, "Numbers"], folder / "claims.csv")
+    return write_page(
+        "The paper's experiments, run again", [*blocks, *machine_blocks(command)], folder
+    )
 
 
 def _cases(claim: Claim) -> str:

@@ -1,7 +1,7 @@
 """What each figure is made of: data sets, methods, and the numbers of one method on one split.
 
-Protocol of the paper: 70 % of the rows for training, parameters chosen on a held-out part of them, several seeds. Where
-a data set of the paper is not to be had, another one stands in and is labelled as such.
+The protocol is the paper's: 70 % of the rows are for training, parameters are chosen on a held-out part of them, and
+there are several seeds. Where a data set of the paper is not to be had, another one stands in and is labelled as such.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import quapy as qp
 from quapy.protocol import APP
 
 from experiments import data
-from experiments.cells import compute, versions
+from experiments.catalogue import DataSet
 from experiments.curves import choose_C, online_curve, structural_curve
+from experiments.store import compute, provenance
 from quapy_nemsis import (
     BA,
     BAKLD,
@@ -29,7 +31,8 @@ from quapy_nemsis import (
     get_measure,
 )
 
-FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6")
+#: The modules that determine what a piece holds.
+COMPUTING = ("curves", "data", "files", "prepare", "reproduce/pieces")
 # Data sets per figure; the value says what a set stands in for.
 SETS: dict[str, dict[str, str]] = {
     "fig1": {"adult": "", "cod-rna": "", "covtype": "KDD08", "w8a": "PPI"},
@@ -37,10 +40,7 @@ SETS: dict[str, dict[str, str]] = {
     "fig3": {
         "covtype": "",
         "w8a": "PPI",
-        "letter": "",
-        "ijcnn1": "",
-        "adult": "",
-        "cod-rna": "",
+        **dict.fromkeys(("letter", "ijcnn1", "adult", "cod-rna"), ""),
     },
     "fig4": {"adult": "", "letter": ""},
     "fig5": {"adult": "", "cod-rna": "", "ijcnn1": "", "covtype": "KDD08"},
@@ -72,26 +72,26 @@ class Piece:
     """A method on a split of a data set, for a figure."""
 
     figure: str
-    source: data.Source
+    dataset: DataSet
     method: str
     seed: int
     passes: int
 
-    def key(self, fingerprint: str) -> dict:
-        """All that determines it, as plain JSON."""
+    def key(self, code: dict) -> dict:
+        """Return all that determines the piece, as plain JSON."""
         return {
             "figure": self.figure,
-            "data": self.source.name,
+            "data": self.dataset.name,
             "method": self.method,
             "seed": self.seed,
             "passes": self.passes,
-            "rows": fingerprint,
-            "versions": versions(),
+            "rows": data.load(self.dataset).fingerprint,
+            "code": code,
         }
 
 
 def online_learner(method: str, measure: str) -> Any:
-    """The online learner of a name in the paper."""
+    """Return the online learner of a name in the paper."""
     if method == "1PMB":
         return OnePassMiniBatchClassifier(get_measure(measure))
     kind = SCANClassifier if method.startswith("SCAN") else NEMSISClassifier
@@ -99,24 +99,17 @@ def online_learner(method: str, measure: str) -> Any:
 
 
 def trained(method: str, measure: str, X: Any, y: np.ndarray, seed: int) -> Any:
-    """The method with its parameters chosen, trained."""
+    """Return the method, trained, with its parameters chosen."""
     if method == "SVM(KLD)":
         return SVMPerfClassifier("kld", C=choose_C("kld", X, y, seed)).fit(X, y)
     return online_learner(method, measure).set_params(random_state=seed).fit(X, y)
 
 
 def run_piece(piece: Piece) -> dict:
-    """Numbers of a piece: its curve, its values, or why it failed."""
-    work = {
-        "fig1": _curve,
-        "fig2": _tradeoff,
-        "fig3": _final,
-        "fig4": _drift,
-        "fig5": _curve,
-        "fig6": _curve,
-    }
+    """Compute the numbers of a piece: its curve, its values, or why it failed."""
+    work = {"fig2": _tradeoff, "fig3": _final, "fig4": _drift}
     try:
-        return work[piece.figure](piece, *data.prepare(piece.source, piece.seed))
+        return work.get(piece.figure, _curve)(piece, *data.prepare(piece.dataset, piece.seed))
     except Exception as error:  # one piece must not stop the rest
         return {"error": f"{type(error).__name__}: {error}"}
 
@@ -169,52 +162,49 @@ def _drift(piece: Piece, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray)
 
 def run(
     figures: list[str],
-    sources: Callable[[str], data.Source],
+    locate: Callable[[str], DataSet],
     folder: Path,
     *,
     seeds: int = 5,
     passes: int = 25,
     jobs: int = 1,
-) -> dict[str, dict[tuple[str, str], list[dict]]]:
-    """Records of each figure by (data set, method), one per seed; sets that are not there are left out with a word."""
-    found: dict[str, dict[tuple[str, str], list[dict]]] = {}
+) -> dict[str, pd.DataFrame]:
+    """Return a row per data set, method and seed of each figure; missing sets are left out, and named."""
+    found = {}
+    code = provenance(*COMPUTING)
     for figure in figures:
         pieces = []
         for name in SETS[figure]:
             try:
-                source = sources(name)
+                dataset = locate(name)
             except FileNotFoundError as error:
                 print(f"{figure}: {name} is left out. {error}", flush=True)
                 continue
             methods = METHODS.get(figure, tuple(str(weight) for weight in CWEIGHTS))
             pieces += [
-                Piece(figure, source, method, seed, passes)
+                Piece(figure, dataset, method, seed, passes)
                 for method in methods
                 for seed in range(seeds)
             ]
-        prints = {s: data.load(s).fingerprint for s in dict.fromkeys(p.source for p in pieces)}
-        keys = [piece.key(prints[piece.source]) for piece in pieces]
+        keys = [piece.key(code) for piece in pieces]
         print(f"{figure}: {TITLES[figure]}, {len(pieces)} pieces", flush=True)
         # Curves over time are taken one at a time: two at once would slow each other.
         together = 1 if figure in ("fig1", "fig5", "fig6") else jobs
-        records = compute(run_piece, pieces, keys, folder, jobs=together)
-        found[figure] = {}
-        for piece, record in zip(pieces, records, strict=True):
-            found[figure].setdefault((piece.source.name, piece.method), []).append(record)
+        records = compute(run_piece, pieces, keys, folder, what="pieces", jobs=together)
+        rows = [
+            {"data": piece.dataset.name, "method": piece.method, "error": None, **record}
+            for piece, record in zip(pieces, records, strict=True)
+        ]
+        frame = pd.DataFrame(rows)
+        good = frame[frame["error"].isna()] if rows else frame
+        if len(good):
+            found[figure] = good
+        elif rows:
+            print(f"{figure}: every piece failed, as with {rows[0]['error']}", flush=True)
     return found
 
 
 def label(figure: str, name: str) -> str:
-    """A data set's name, and what it stands in for."""
+    """Return a data set's name, and what it stands in for."""
     replaced = SETS[figure].get(name, "")
     return f"{name} (in place of {replaced})" if replaced else name
-
-
-def fine(records: list[dict]) -> list[dict]:
-    """Those that did not fail."""
-    return [record for record in records if not record.get("error")]
-
-
-def sets_of(found: dict) -> list[str]:
-    """Names of the data sets that records are of, in order."""
-    return list(dict.fromkeys(name for name, _ in found))

@@ -1,4 +1,4 @@
-"""How fast the structural SVM is. Run ``python -m experiments.peers --data-dir FOLDER``.
+"""Show how fast the structural SVM is. Run ``python -m experiments.baselines --data-dir FOLDER``.
 
 KLD over training time next to NEMSIS and 1PMB is Figure 1 of the paper: ``python -m experiments reproduce fig1``.
 """
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from experiments.data import from_npz, split
+from experiments.catalogue import locate
+from experiments.data import load, prepare
 from experiments.errors import plain_errors
 from quapy_nemsis import BA, NegKLD, SVMPerfClassifier
 
@@ -21,7 +22,7 @@ CS = tuple(10.0**k for k in range(-2, 5))
 
 
 def timed_fit(learner: SVMPerfClassifier, X: Any, y: np.ndarray) -> float:
-    """Seconds of `fit`, compiled beforehand."""
+    """Return the seconds of `fit`, whose code is compiled beforehand."""
     SVMPerfClassifier(learner.loss, C=1.0, tol=1.0).fit(X[:200], y[:200])
     begin = time.perf_counter()
     learner.fit(X, y)
@@ -29,27 +30,28 @@ def timed_fit(learner: SVMPerfClassifier, X: Any, y: np.ndarray) -> float:
 
 
 def quality(learner: Any, X: Any, y: np.ndarray) -> tuple[float, float]:
-    """KLD and BA."""
+    """Return KLD and BA."""
     labels = learner.predict(X)
     return abs(NegKLD().score(y, labels)), BA().score(y, labels)
 
 
 def fold(folder: Path, name: str) -> tuple:
-    """The split that the source of a data set has (``fold``, 0 for training): X, y, X_test, y_test.
+    """Return the split that the source of a data set has (``fold``, 0 for training): X, y, X_test, y_test.
 
     Without one, 70 % of the rows at random are for training.
     """
-    X, y = from_npz(folder, name)
+    loaded = load(locate(name, folder))
     with np.load(folder / f"{name}.npz") as parts:
         if "fold" in parts:
             train = parts["fold"] == 0
         else:
-            train = np.random.default_rng(0).random(len(y)) < 0.7
-    return X[train].astype(float), y[train], X[~train].astype(float), y[~train]
+            train = np.random.default_rng(0).random(len(loaded.y)) < 0.7
+    X, y = loaded.features.astype(float), loaded.y
+    return X[train], y[train], X[~train], y[~train]
 
 
 def over_C(folder: Path, tol: float) -> None:
-    """SVM(KLD) on adult, for each C."""
+    """Print how SVM(KLD) does on adult, for each C."""
     X, y, X_test, y_test = fold(folder, "adult")
     print(f"SVM(KLD) on adult, {X.shape[0]:,} x {X.shape[1]} CSR, tol {tol:g}")
     print("       C  seconds  planes      gap   KLD train  KLD test  BA train  BA test")
@@ -65,9 +67,9 @@ def over_C(folder: Path, tol: float) -> None:
 
 
 def over_rows(folder: Path, C: float) -> None:
-    """Time of SVM(KLD) on more and more rows of cod-rna, with the slope of log time over log n."""
-    X, y = from_npz(folder, "cod-rna")
-    X = StandardScaler().fit_transform(X)
+    """Print the time of SVM(KLD) on more and more rows of cod-rna, with the slope of log time over log n."""
+    loaded = load(locate("cod-rna", folder))
+    X, y = StandardScaler().fit_transform(loaded.features), loaded.y
     order = np.random.default_rng(0).permutation(len(y))
     print(f"\nSVM(KLD) on cod-rna, C = {C:g}: time against rows")
     print("    rows  seconds  planes  ms a plane  slope")
@@ -83,8 +85,8 @@ def over_rows(folder: Path, C: float) -> None:
 
 
 def two_dimensional(folder: Path) -> None:
-    """Losses of two rates on the training part of ijcnn1."""
-    X, y, X_test, y_test = split(*from_npz(folder, "ijcnn1"), seed=0)
+    """Print how losses of two rates do on the training part of ijcnn1."""
+    X, y, X_test, y_test = prepare(locate("ijcnn1", folder), seed=0)
     print(f"\nLosses of two rates on ijcnn1, {X.shape[0]:,} x {X.shape[1]}")
     print("loss        C  seconds  planes      gap  loss train  BA test")
     for loss in ("q", "f1", "qgm"):
@@ -101,7 +103,7 @@ def two_dimensional(folder: Path) -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.peers", description=__doc__.splitlines()[0]
+        prog="python -m experiments.baselines", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of npz files")
     parser.add_argument("--tol", type=float, default=1e-3, help="duality gap on adult")

@@ -1,25 +1,28 @@
-"""Pieces of long work, each written once and never half: a run that is killed goes on where it stopped."""
+"""Pieces of long work are written once and never half: a run that is killed continues where it stopped."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-import quapy as qp
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
-import quapy_nemsis
+from quapy_nemsis._sources import source_digest
+
+#: Packages whose version can change a result.
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "quapy", "quapy-nemsis")
 
 
 @dataclass
@@ -43,63 +46,75 @@ class Cell:
     error: str = ""
 
     def record(self) -> dict:
-        """As plain JSON."""
+        """Return the cell as plain JSON."""
         return {**asdict(self), "true": self.true.tolist(), "estimated": self.estimated.tolist()}
 
     @classmethod
     def from_record(cls, record: dict) -> Cell:
-        """The inverse of `record`."""
+        """Return the cell of a record."""
         arrays = {name: np.array(record[name]) for name in ("true", "estimated")}
         return cls(**{**record, **arrays})
 
 
-def versions() -> list[str]:
-    """Of QuaPy and of this package, as part of a key: what other versions computed is not taken for this one's."""
-    return [qp.__version__, quapy_nemsis.__version__]
+def provenance(*modules: str) -> dict:
+    """Return what computes a result, as part of a key: after an edit or with another version it is computed anew.
+
+    Parameters
+    ----------
+    *modules : str
+        The modules of this folder that compute, as ``methods`` or ``reproduce/pieces``.
+    """
+    folder = Path(__file__).parent
+    return {
+        "quapy_nemsis": source_digest(),
+        "experiments": source_digest(*(folder / f"{module}.py" for module in modules)),
+        "versions": {package: metadata.version(package) for package in PACKAGES},
+    }
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a file that takes its name when it is complete, so that no reader finds half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        with open(temporary, mode, **text) as file:
+            yield file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Store:
     """A folder of records, one JSON file each, named after a key of everything that determines them.
 
-    A file is written under another name and renamed when it is complete. It holds the key as well: one that holds
-    anything else is as good as none.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if need be.
+    A file holds the key as well: one that holds anything else is as good as none.
     """
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: dict) -> Path:
-        """File of a record. The key is plain JSON; its first words are in the name, for people who look."""
+        """Return the file of a record. The first words of the key are in its name, for people who look."""
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
         words = [str(value) for value in key.values() if isinstance(value, str | int)][:3]
-        name = "-".join("".join(c if c.isalnum() else "_" for c in word)[:30] for word in words)
+        name = "-".join(re.sub(r"\W", "_", word)[:30] for word in words)
         return self.folder / f"{name}-{digest}.json"
 
     def save(self, key: dict, record: dict) -> None:
         """Write a record, all or nothing."""
-        handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"key": key, "record": record}, file)
-            os.replace(temporary, self.path(key))
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replacing(self.path(key)) as file:
+            json.dump({"key": key, "record": record}, file)
 
     def load(self, key: dict) -> dict | None:
-        """The record, or None if it is not there (or not readable: then it is computed anew)."""
+        """Return the record, or None if it is not there (or not readable: then it is computed anew)."""
         found = self.read(self.path(key))
         return found["record"] if found and found["key"] == key else None
 
     @staticmethod
     def read(path: Path) -> dict | None:
-        """Key and record of a file, or None if it holds no such thing."""
+        """Return key and record of a file, or None if it holds no such thing."""
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -117,23 +132,14 @@ def compute(
     keys: list[dict],
     folder: Path,
     *,
+    what: str,
     jobs: int = 1,
     retry: bool = False,
 ) -> list[dict]:
-    """Records of all tasks, in their order: those that are in the folder, and the others, computed now.
+    """Return the records of all tasks, in their order: those that are in the folder, and the others, computed now.
 
-    Parameters
-    ----------
-    function : callable
-        From a task to its record.
-    tasks, keys : list
-        What to compute, and what it is filed under.
-    folder : Path
-        Where records are kept, each written as soon as it is finished.
-    jobs : int, default=1
-        Processes; without effect on a Dask cluster (see `on_dask`), where all workers are used.
-    retry : bool, default=False
-        Whether to compute anew what has an ``error``.
+    Records are filed under the keys, each as soon as it is finished, and called ``what``, in the plural. With ``retry``
+    those with an ``error`` are computed anew. On a Dask cluster (see `on_dask`) all workers are used, not ``jobs``.
     """
     store = Store(folder)
     found: dict[int, dict] = {}
@@ -142,8 +148,12 @@ def compute(
         if record is not None and not (retry and record.get("error")):
             found[i] = record
     missing = [i for i in range(len(tasks)) if i not in found]
-    if len(missing) < len(tasks):
-        print(f"{len(tasks) - len(missing)} of {len(tasks)} are there already", flush=True)
+    if found:
+        print(
+            f"{len(found)} of {len(tasks)} {what} are reused from {folder}: the same code and versions computed them "
+            "from the same rows",
+            flush=True,
+        )
     work = (delayed(_compute_one)(function, tasks[i], i) for i in missing)
     results = Parallel(jobs, return_as="generator_unordered")(work)
     names = {i: store.path(keys[i]).stem.rpartition("-")[0] for i in missing}
@@ -155,7 +165,7 @@ def compute(
 
 @contextmanager
 def on_dask(address: str | None) -> Iterator[None]:
-    """Let `compute` use the workers of a Dask cluster; does nothing without an address."""
+    """Let `compute` use the workers of a Dask cluster; without an address nothing changes."""
     if address is None:
         yield
         return
@@ -182,7 +192,7 @@ def on_dask(address: str | None) -> Iterator[None]:
 def _with_progress(
     records: Iterator[tuple[int, dict]], names: dict[int, str]
 ) -> Iterator[tuple[int, dict]]:
-    """A bar with the remaining time on a terminal, a line per record in a log."""
+    """Show a bar with the remaining time on a terminal, or print a line per record to a log."""
     if sys.stderr.isatty():
         with tqdm(total=len(names), dynamic_ncols=True) as bar:
             for i, record in records:

@@ -1,0 +1,116 @@
+"""A catalogue knows which data sets there are and where their files lie. Nothing slow is imported here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Points at a folder of data files, as ``--data-dir`` does.
+FOLDER_VARIABLE = "QUAPY_NEMSIS_DATA"
+EMBEDDED = ("breast_cancer", "digits", "drift")
+#: The suffixes of data files, and their formats.
+FORMATS = {
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv"), "text"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    ".npz": "npz",
+    **dict.fromkeys((".libsvm", ".svm", ".svmlight", ".txt"), "libsvm"),
+}
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set by name: an embedded one, or a file with its column of labels and its positive label."""
+
+    name: str
+    path: Path | None = None
+    target: str | None = None
+    positive: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """A data set that has a name in this field, and where it comes from."""
+
+    name: str
+    size: str = ""
+    positives: str = ""
+    #: Identifier and positive class on OpenML, or the name that a fetcher of QuaPy takes.
+    openml: tuple[int, str] | None = None
+    quapy: str = ""
+    #: How to get the set if it cannot be downloaded.
+    manual: str = ""
+
+
+_NOT_PUBLIC = "supply NAME.npz (X, y in ±1), NAME.csv or NAME.libsvm in --data-dir"
+PAPER = (
+    KnownSet("kddcup08", "102,294 x 117", "0.61 %", manual=f"KDD Cup 2008; {_NOT_PUBLIC}"),
+    KnownSet("ppi", "240,249 x 85", "1.19 %", manual=f"protein interactions; {_NOT_PUBLIC}"),
+    KnownSet("covtype", "581,012 x 54", "1.63 %", (1596, "5")),
+    KnownSet("cheminfo", "2,142 x 55", "2.33 %", manual=f"virtual screening; {_NOT_PUBLIC}"),
+    KnownSet("letter", "20,000 x 16", "3.92 %", (6, "N")),
+    KnownSet("ijcnn1", "141,691 x 22", "9.57 %", (1575, "1")),
+    KnownSet("adult", "48,842 x 123", "23.93 %", (1590, ">50K")),
+    KnownSet("cod-rna", "488,565 x 8", "33.33 %", (351, "1")),
+)
+
+
+def known_sets() -> dict[str, KnownSet]:
+    """Return the paper's eight sets, and QuaPy's binary ones."""
+    from quapy.data.datasets import REVIEWS_SENTIMENT_DATASETS, UCI_BINARY_DATASETS
+
+    quapy = [KnownSet(f"uci.{name}", quapy=name) for name in UCI_BINARY_DATASETS]
+    quapy += [KnownSet(f"reviews.{name}", quapy=name) for name in REVIEWS_SENTIMENT_DATASETS]
+    return {known.name: known for known in (*PAPER, *quapy)}
+
+
+def cache_folder() -> Path:
+    """Return the folder where downloads are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "quapy-nemsis" / "data"
+
+
+def folders(data_dir: Path | None) -> list[Path]:
+    """Return the folders where named sets are looked for, in this order."""
+    given = (data_dir, os.environ.get(FOLDER_VARIABLE), cache_folder())
+    return [Path(folder) for folder in given if folder]
+
+
+def find(name: str, data_dir: Path | None = None) -> Path | None:
+    """Return the file of a named set, or None if there is none."""
+    paths = (folder / f"{name}{suffix}" for folder in folders(data_dir) for suffix in FORMATS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def known_suffix(path: Path) -> str:
+    """Return the suffix of a data file, in lower case; refuse a file that is missing or of no known format."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file, or give it with --data-dir")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file; check the path")
+    for suffix in FORMATS:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise ValueError(f"{path}: unknown format; known suffixes are {', '.join(FORMATS)}")
+
+
+def locate(
+    name: str,
+    data_dir: Path | None = None,
+    target: str | None = None,
+    positive: str | None = None,
+) -> DataSet:
+    """Return the data set of a name: an embedded set, a file in a data folder, or the path of a file."""
+    if name in EMBEDDED:
+        return DataSet(name)
+    path = find(name, data_dir)
+    if path is None and (os.sep in name or Path(name).is_file()):
+        path = Path(name)
+        name = path.name[: -len(known_suffix(path))]
+    if path is None:
+        places = ", ".join(str(folder) for folder in folders(data_dir))
+        raise FileNotFoundError(
+            f"there is no data set {name!r}: it is not one of {', '.join(EMBEDDED)}, it is not a file, and no file "
+            f"of this name is in {places}. `python -m experiments data` lists what there is and what can be fetched"
+        )
+    return DataSet(name, path, target, positive)

@@ -1,0 +1,181 @@
+"""Each function here runs a command of ``python -m experiments``, once their arguments are checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from experiments import catalogue, compare, data, methods, reproduce
+from experiments.names import FIGURES
+from experiments.report import text_table, write_report
+from experiments.store import Cell, on_dask, replacing
+
+RUN_FILE = "run.json"
+#: The options that tell one comparison from another.
+COMPARED = (
+    *("sets", "methods", "target", "positive", "protocol", "sample_size", "repeats"),
+    *("prevalences", "metrics", "seed", "seeds"),
+)
+
+
+def describe(datasets: list[catalogue.DataSet], sample_size: int) -> dict[str, str]:
+    """Print facts about each data set, and return them."""
+    facts = {}
+    for dataset in datasets:
+        facts[dataset.name] = data.describe(dataset)
+        held_out = int(data.TEST_SIZE * len(data.load(dataset).y))
+        if sample_size > held_out:
+            facts[dataset.name] += (
+                f"; samples of {sample_size} rows are drawn from a test part of {held_out}, so that rows repeat "
+                "(--sample-size sets another size)"
+            )
+        print(f"{dataset.name}: {facts[dataset.name]}", flush=True)
+    return facts
+
+
+def run_compare(options: dict) -> None:
+    """Compute what is missing, then print the table and write the report."""
+    for name in options["methods"]:
+        methods.method(name)  # which refuses unknown measures, before data are read
+    datasets, out = options["located"], options["out"]
+    sizes = (options[name] for name in ("protocol", "sample_size", "repeats", "prevalences"))
+    protocol = compare.Protocol(*sizes)
+    tasks = [
+        compare.Task(dataset, name, seed, protocol)
+        for dataset in datasets
+        for seed in range(options["seed"], options["seed"] + options["seeds"])
+        for name in options["methods"]
+    ]
+    facts = describe(datasets, options["sample_size"])
+    # Plain JSON, so that the report can be written again.
+    kept = {name: options[name] for name in (*COMPARED, "line")}
+    if is_of_another_run(out / RUN_FILE, kept):
+        print(
+            f"{out} holds another comparison: its cells are kept, its report is replaced. "
+            "Use --out to keep both reports"
+        )
+    run = {"options": kept, "facts": facts, "files": compare.file_names(tasks, out / "cells")}
+    with replacing(out / RUN_FILE) as file:
+        json.dump(run, file, indent=1)
+    with on_dask(options["dask"]):
+        cells = compare.run(tasks, out / "cells", options["jobs"], options["retry"])
+    finish(run, cells, out)
+
+
+def is_of_another_run(path: Path, options: dict) -> bool:
+    """Tell whether a folder's run compares other things, or compares them otherwise."""
+    try:
+        past = json.loads(path.read_text(encoding="utf-8"))["options"]
+        return any(past.get(name) != options[name] for name in COMPARED)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False
+
+
+def finish(run: dict, cells: list[Cell], out: Path) -> None:
+    """Print the table of each metric, write the report and say where it is."""
+    options = run["options"]
+    for metric in options["metrics"]:
+        print(f"\n{metric} under {options['protocol']}")
+        print(text_table(cells, metric, options["sample_size"]))
+    missing = len(run["files"]) - len(cells)
+    setting = {
+        "Protocol": f"{options['protocol']}, samples of {options['sample_size']} rows",
+        "Samples": f"{options['repeats']} per prevalence, {options['prevalences']} prevalences"
+        if options["protocol"] == "APP"
+        else str(options["repeats"]),
+        "Splits": f"{options['seeds']}, 70 % for training, from seed {options['seed']}",
+        **({"Finished": f"{len(cells)} of {len(run['files'])} cells"} if missing else {}),
+        **{f"Data: {name}": fact for name, fact in run["facts"].items()},
+    }
+    path = write_report(
+        cells,
+        out,
+        title="Quantifiers compared",
+        setting=setting,
+        command=options["line"],
+        metrics=options["metrics"],
+        sample_size=options["sample_size"],
+    )
+    if missing:
+        print(f"\n{missing} of {len(run['files'])} cells are not finished")
+    failed = sum(bool(cell.error) for cell in cells)
+    if failed:
+        print(
+            f"\n{failed} of {len(cells)} cells failed; the report says how, --retry computes them anew"
+        )
+    print(f"\nReport: {path}")
+    if failed == len(cells):
+        raise ValueError("every cell failed")
+
+
+def run_report(options: dict) -> None:
+    """Write the report of what a comparison has finished so far; the data need not be there any more."""
+    folder = options["folder"]
+    path = folder / RUN_FILE
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        cells = compare.finished(run["files"], folder / "cells")
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{folder} holds no {RUN_FILE}: name the folder that compare wrote to"
+        ) from None
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} is broken: run the comparison again ({error!r})") from error
+    if not cells:
+        raise ValueError(f"no cell in {folder} is finished yet")
+    finish(run, cells, folder)
+
+
+def run_reproduce(options: dict) -> None:
+    """Run figures, judge claims, write the page."""
+    figures = list(FIGURES) if "all" in options["figures"] else options["figures"]
+    located = {}
+
+    def locate(name: str) -> catalogue.DataSet:
+        located[name] = catalogue.locate(name, options["data_dir"])
+        return located[name]
+
+    sizes = {name: options[name] for name in ("seeds", "passes", "jobs")}
+    found = reproduce.run(figures, locate, options["out"] / "pieces", **sizes)
+    if not located:
+        raise FileNotFoundError("none of the data sets is here; see `python -m experiments data`")
+    if not found:
+        raise ValueError("every piece failed")
+    claims = reproduce.claims(found)
+    for claim in claims:
+        print(f"{claim.figure} {claim.verdict.upper():14} {claim.text}")
+    pictures = {figure: reproduce.draw(figure, records) for figure, records in found.items()}
+    facts = {name: data.describe(dataset) for name, dataset in located.items()}
+    line, seeds = options["line"], options["seeds"]
+    path = reproduce.write_claims(claims, pictures, facts, options["out"], seeds, line)
+    print(f"\nReport: {path}")
+
+
+def run_data(options: dict) -> None:
+    """List known sets, or fetch some."""
+    if options["action"] == "fetch":
+        for name in options["names"]:
+            print(f"{name}: {data.fetch(name)}")
+        return
+    print(f"embedded: {', '.join(catalogue.EMBEDDED)}")
+    print(f"{'name':22} {'rows x features':17} {'positives':10} {'here?':6} comes from")
+    for known in catalogue.known_sets().values():
+        here = catalogue.find(known.name, options["data_dir"])
+        origin = f"OpenML {known.openml[0]}" if known.openml else "QuaPy"
+        place = here or known.manual or f"data fetch {known.name} ({origin})"
+        facts = f"{known.name:22} {known.size:17} {known.positives:10}"
+        print(f"{facts} {'yes' if here else 'no':6} {place}")
+    places = ", ".join(str(folder) for folder in catalogue.folders(options["data_dir"]))
+    print(f"looked for in: {places}")
+
+
+COMMANDS = {
+    "compare": run_compare,
+    "reproduce": run_reproduce,
+    "report": run_report,
+    "data": run_data,
+}
