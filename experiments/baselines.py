@@ -89,7 +89,7 @@ def two_dimensional(folder: Path) -> None:
     X, y, X_test, y_test = prepare(locate("ijcnn1", folder), seed=0)
     print(f"\nLosses of two rates on ijcnn1, {X.shape[0]:,} x {X.shape[1]}")
     print("loss        C  seconds  planes      gap  loss train  BA test")
-    for loss in ("q", "f1", "qgm"):
+    for loss in ("qrecall", "f1", "qgm"):
         for C in (1.0, 100.0, 10_000.0):
             learner = SVMPerfClassifier(loss, C=C)
             seconds = timed_fit(learner, X, y)

@@ -79,7 +79,10 @@ def parse_method(name: str) -> MethodName:
             "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS)"
         )
     learner = found["online"] or found["plain"] or found["svm"]
-    return MethodName(aggregation, learner, found["objective"] or (found["loss"] or "").lower())
+    loss = (found["loss"] or "").lower()
+    # SVM(Q) is the field's name for the structural SVM of the loss "qrecall"; "q" is the paper's Q-measure.
+    loss = "qrecall" if loss == "q" else loss
+    return MethodName(aggregation, learner, found["objective"] or loss)
 
 
 def base_name(metric: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sys
 import time
@@ -19,6 +18,7 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
+from quapy_nemsis import _files
 from quapy_nemsis._sources import source_digest
 
 #: Packages whose version can change a result.
@@ -74,16 +74,10 @@ def provenance(*modules: str) -> dict:
 
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a file that takes its name when it is complete, so that no reader finds half of it."""
+    """Open a file that takes its name when it is complete, in a folder that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    try:
-        with open(temporary, mode, **text) as file:
-            yield file
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _files.replacing(path, mode) as file:
+        yield file
 
 
 class Store:

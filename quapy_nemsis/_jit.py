@@ -288,10 +288,12 @@ class Routine:
 
 
 def _all_below(order, n):
+    highest = np.int64(-1)
+    lowest = np.int64(0)
     for place in order:
-        if place < 0 or place >= n:
-            return False
-    return True
+        highest = max(highest, place)
+        lowest = min(lowest, place)
+    return lowest >= 0 and highest < n
 
 
 #: Whether all places are those of n rows.

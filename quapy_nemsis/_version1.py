@@ -1,7 +1,7 @@
 """Files of format version 1: what they hold, in the words of the present version.
 
-Version 1 wrote a learner as a tree of its attributes, ``{"object": NAME, "state": {…}}`` with ``{"array": k}`` for array
-k, ``{"tuple": […]}`` and ``{"dict": {…}}``. Its loss "q" is called "qrecall" now.
+Version 1 wrote a learner as a tree of its attributes, ``{"object": NAME, "state": {…}}`` with ``{"array": k}`` for
+array k, ``{"tuple": […]}`` and ``{"dict": {…}}``. Its loss "q" is called "qrecall" now.
 """
 
 from __future__ import annotations

@@ -56,7 +56,6 @@ SURROGATES: dict[str, Surrogate] = {
 
 def _chosen_by(functions: list[Callable[[float], float]]) -> Callable[[int, float], float]:
     """A compilable function of a place in the list and a margin; NaN for a place that is not in it."""
-
     chosen: Callable[[int, float], float] = _none
     for place in reversed(range(len(functions))):
         chosen = _before(place, jitable(functions[place]), chosen)

@@ -180,23 +180,22 @@ def side_by_side(n_rows: int, repeats: int) -> BenchTable:
     """Time learners of different step sizes that take each row together, against one learner alone."""
     # The only benchmark of something that users do not call by itself.
     from quapy_nemsis._kernels.rows import as_rows
-    from quapy_nemsis._state import State
+    from quapy_nemsis.learners.nemsis import NemsisState
 
     n_rows = n_rows * 4 // 5
     X, y = gaussian(n_rows)
     order = np.random.default_rng(0).permutation(n_rows)
 
-    def walk(measure: str, number: int) -> None:
+    def learn(measure: str, number: int) -> None:
         steps = [0.1] if number == 1 else np.geomspace(1e-3, 10.0, number).tolist()
         learners = (NEMSISClassifier(measure, **{**ONE, "eta0": step}) for step in steps)
-        candidates: Any = [learner._settings() for learner in learners]
-        states = [State.start(X.shape[1], settings) for settings in candidates]
-        State.walk_together(states, as_rows(X), y, order, candidates)
+        states = [NemsisState.start(X.shape[1], learner.settings()) for learner in learners]
+        NemsisState.learn_together(states, as_rows(X), y, order)
 
     title = f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"
     table = BenchTable("side by side", title)
     for measure in ("kld", "q"):
-        tasks = {str(number): partial(walk, measure, number) for number in (1, 10, 40)}
+        tasks = {str(number): partial(learn, measure, number) for number in (1, 10, 40)}
         for name, seconds in (best := best_of(max(repeats // 2, 1), **tasks)).items():
             row = {"step sizes": f"{name}, {measure}", "ms": 1e3 * seconds}
             table.rows.append({**row, "/ one": seconds / best["1"]})

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis._validation import (
-    MatrixLike,
     AUTO,
     FLOATS,
+    MatrixLike,
     check_bool,
     check_integer,
     check_option,

@@ -1,8 +1,8 @@
 """What a measure is, for those who use one and for those who write one, and how it talks to a kernel.
 
 **Writing a measure.** A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)) is a subclass of `NestedMeasure` whose attribute
-`functions` holds three functions that numba can compile, of the rates P and N, the share of positives p, the smoothing ε
-and an array of the measure's own parameters:
+`functions` holds three functions that numba can compile, of the rates P and N, the share of positives p, the smoothing
+ε and an array of the measure's own parameters:
 
 * ``values(P, N, p, eps, theta)`` returns (ζ₁, ζ₂);
 * ``outer(x, y, p, eps, theta)`` returns Ψ(x, y);
