@@ -20,6 +20,7 @@ bench: $(VENV)/ready
 lint: $(VENV)/ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 
 $(VENV)/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 10) and f"Python 3.10 or later is needed, $(PYTHON) is {v[0]}.{v[1]}: run make PYTHON=python3.x")'
