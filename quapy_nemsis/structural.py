@@ -19,6 +19,7 @@ from quapy_nemsis._linear import (
     check_integer,
     check_positive,
     distinct,
+    warn_of_scale,
 )
 from quapy_nemsis._violation import Searcher
 from quapy_nemsis.losses import get_loss
@@ -33,6 +34,14 @@ _IDLE = 50
 _TOWARDS, _LEAST_RISE = 0.3, 0.1
 # The small problem is solved to this share of the tolerance, in at most so many steps.
 _INNER_SHARE, _INNER_STEPS = 0.01, 100_000
+# Work is steps times planes; for each plane, so much per entry of the data is free, as finding the plane takes as long.
+# From the first of these amounts on, which scaled features do not come near, twice the work must leave at most this
+# share of the gap, or that was all; and the second amount, some seconds, is the most.
+_WORK_PER_ENTRY, _WORK, _MOST_WORK, _CLOSING = 10.0, 1e8, 1.5e9, 0.9
+# After so many planes in a row that change nothing, none will: rounding hides what is left of the gap.
+_NO_CHANGE = 10
+# Where ‖Σ α_j·|g_j|‖² is more than this many times C, the dual's value is off by more than 1e-8 if taken from products.
+_EXACT = 1e8
 
 
 class SVMPerfClassifier(LinearClassifier):
@@ -159,6 +168,7 @@ class SVMPerfClassifier(LinearClassifier):
         X, y = self._check_data(X, y, reset=True, dtype=np.float64)
         classes = self._two_classes(distinct(y))
         positive = y == classes[1]
+        warn_of_scale(X, stacklevel=3)
 
         planes = self._planes(X, positive, loss)
         planes.rescale(float(self.C))
@@ -166,7 +176,8 @@ class SVMPerfClassifier(LinearClassifier):
         history: dict[str, list[float]] = {column: [] for column in HISTORY}
         centre = best = planes.weights()
         centre_value = best_value = gap = np.inf
-        direct = True
+        direct, unchanged = True, 0
+        work, mark, gap_at_mark = 0.0, _WORK, np.inf
         begin = time.perf_counter()
         for iteration in range(1, self.max_iter + 1):
             lowest, bound = planes.weights(), planes.value()
@@ -192,18 +203,29 @@ class SVMPerfClassifier(LinearClassifier):
                 )
             if gap <= self.tol:
                 break
-            normal = np.append(
-                X.T @ violation.weights, violation.weights.sum() if self.fit_intercept else 0.0
-            )
-            planes.add(normal, violation.loss)
+            constant = violation.weights.sum() if self.fit_intercept else 0.0
+            with np.errstate(over="ignore", invalid="ignore"):
+                normal = np.append(X.T @ violation.weights, constant)
+                planes.add(normal, violation.loss)
             # How far the new plane is above the old ones at their lowest point.
             rise = violation.loss - normal @ lowest + lowest @ lowest / (2.0 * self.C) - bound
             direct = not direct and rise < _LEAST_RISE * gap
-            planes.solve(_INNER_SHARE * self.tol)
-        else:
+            size = len(planes)
+            steps = planes.solve(_INNER_SHARE * self.tol)
+            work += steps * size - _WORK_PER_ENTRY * X.size
+            unchanged = 0 if steps else unchanged + 1
+            if unchanged == _NO_CHANGE or work > _MOST_WORK:
+                break
+            if work > mark:
+                if gap > _CLOSING * gap_at_mark:
+                    break
+                mark, gap_at_mark = 2.0 * work, gap
+        if gap > self.tol:
             warnings.warn(
-                f"the duality gap is {gap:.2g} after max_iter={self.max_iter} cutting planes; scale the features, "
-                "lower C, or raise max_iter or tol",
+                f"the duality gap is {gap:.2g} after {'max_iter=' * (iteration == self.max_iter)}{iteration} cutting "
+                f"planes{', and closed too slowly to go on' * (iteration < self.max_iter)}; the features are up to "
+                f"{abs(X).max():.3g} in size: scale them (sklearn.preprocessing.StandardScaler or, if sparse, "
+                "MaxAbsScaler), lower C, or raise max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -261,19 +283,28 @@ class _Planes:
     def value(self) -> float:
         """The dual's value: no weights have a smaller J."""
         curved = 0.5 * self.alpha @ self.gram @ self.alpha
+        # Long normals that cancel out: of the products, nothing may be left but rounding. Then from the weights.
+        total = self.alpha @ np.sqrt(np.diag(self.gram))
+        if total * total > _EXACT * self.alpha.sum():
+            curved = 0.5 * self.weights() @ self.weights()
         return float((self.alpha @ self.losses - curved) / self.alpha.sum())
 
     def add(self, normal: np.ndarray, loss: float) -> None:
         products = np.append(self.normals @ normal, normal @ normal)
+        if not np.isfinite(products * self.alpha.sum() ** 2).all():
+            raise ValueError(
+                "the weights became infinite or NaN: scale the features (sklearn.preprocessing.StandardScaler or, if "
+                "sparse, MaxAbsScaler)"
+            )
         self.normals = np.vstack([self.normals, normal])
         self.losses = np.append(self.losses, loss)
         self.gram = np.pad(self.gram, (0, 1))
         self.gram[-1] = self.gram[:, -1] = products
         self.alpha, self.idle = np.append(self.alpha, 0.0), np.append(self.idle, 0.0)
 
-    def solve(self, tolerance: float) -> None:
-        """Find the best dual variables, and drop planes that have not mattered for long."""
-        minimise(self.gram, self.losses, self.alpha, tolerance, _INNER_STEPS)
+    def solve(self, tolerance: float) -> int:
+        """Find the best dual variables, and drop planes that have not mattered for long; returns the steps taken."""
+        steps = minimise(self.gram, self.losses, self.alpha, tolerance, _INNER_STEPS)
         self.idle = np.where(self.alpha > 0.0, 0.0, self.idle + 1.0)
         kept = np.flatnonzero(self.idle <= _IDLE)
         kept = np.union1d([0], kept)
@@ -281,3 +312,4 @@ class _Planes:
             self.normals, self.losses = self.normals[kept], self.losses[kept]
             self.gram = np.ascontiguousarray(self.gram[np.ix_(kept, kept)])
             self.alpha, self.idle = self.alpha[kept], self.idle[kept]
+        return steps
