@@ -185,7 +185,7 @@ class _Problem:
         self.unfinished = 0.0
         self.steep = max(1e-3 * float(abs(X).max()), 1e-3)
         #: How many more evaluations are allowed, and how many were at first.
-        self.left = self.allowed = max(_EVALUATIONS, _EVALUATIONS_PER_ITER * options.max_iter)
+        self.left = self.allowed = max(_EVALUATIONS, _EVALUATIONS_PER_ITER * int(options.max_iter))
 
     def rewards(self, model: np.ndarray) -> tuple[float, float, np.ndarray]:
         """(P, N) and the margins."""
@@ -226,7 +226,7 @@ class _Problem:
         return min(found, key=lambda model: self.loss(model, measure)[0])
 
     def _lbfgs(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
-        max_iter = self.options.max_iter
+        max_iter = int(self.options.max_iter)
         options = {"maxiter": max_iter, "maxfun": min(10 * max_iter, max(self.left, 1))}
         options |= {"gtol": self.options.tol, "ftol": 1e-14, "maxcor": 20}
         result = minimize(

@@ -179,7 +179,7 @@ class SVMPerfClassifier(LinearClassifier):
         direct, unchanged = True, 0
         work, mark, gap_at_mark = 0.0, _WORK, np.inf
         begin = time.perf_counter()
-        for iteration in range(1, self.max_iter + 1):
+        for iteration in range(1, int(self.max_iter) + 1):
             lowest, bound = planes.weights(), planes.value()
             weights = lowest if direct else centre + _TOWARDS * (lowest - centre)
             scores = X @ weights[:-1] + weights[-1]
