@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from quapy_nemsis._validation import (
     MatrixLike,
@@ -23,6 +24,7 @@ from quapy_nemsis._validation import (
     distinct,
     two_classes,
     unchanged_on_error,
+    warn_of_scale,
 )
 from quapy_nemsis.learners.base import LinearClassifier
 from quapy_nemsis.learners.scores import linear_scores
@@ -31,6 +33,11 @@ from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Rates, 
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+# Evaluations of the measure in all levels together, at least and for each of max_iter. Scaled features need fewer.
+_EVALUATIONS, _EVALUATIONS_PER_ITER = 4000, 4
+# Up to so many entries of the data, products are done sooner than the threads of BLAS have woken each other.
+_ONE_THREAD = 100_000
 
 
 @dataclass(eq=False, repr=False)
@@ -119,6 +126,7 @@ class CANClassifier(CANParameters, LinearClassifier):
     def _fit(self, measure: NestedMeasure | PseudoMeasure, X: Any, y: Any) -> Self:
         X, y = checked_data(self, X, y, reset=True, dtype=np.float64)
         classes = two_classes(distinct(y), self)
+        warn_of_scale(X, stacklevel=4)
         problem = _Problem(X, y == classes[1], self)
         model = np.zeros(X.shape[1] + 1)
         levels: list[float] = []
@@ -127,7 +135,7 @@ class CANClassifier(CANParameters, LinearClassifier):
             levels.append(problem.value(measure, model))
         else:
             level, gain = max(problem.value(measure, model), 0.0), math.inf
-            while gain > self.tol and len(levels) < self.max_levels:
+            while gain > self.tol and len(levels) < self.max_levels and problem.left > 0:
                 trial = problem.maximise(measure.valuation(level), model)
                 gain = problem.value(measure, trial) - level
                 if gain > 0.0:
@@ -136,11 +144,16 @@ class CANClassifier(CANParameters, LinearClassifier):
                 if self.verbose:
                     print(f"{type(self).__name__}: level {len(levels)}, {measure.name} {level:.8f}")
             if gain > self.tol:
-                self._warn(f"the level still gains {gain:.2g} after max_levels={self.max_levels}")
+                bound = f"max_levels={self.max_levels}"
+                if len(levels) < self.max_levels:
+                    bound = f"{len(levels)} levels with {problem.allowed} evaluations, as many as max_iter allows"
+                self._warn(f"the level still gains {gain:.2g} after {bound}")
         if problem.unfinished:
             self._warn(
-                f"the maximisation stopped after max_iter={self.max_iter} iterations with a gradient of "
-                f"{problem.unfinished:.2g}; scale the features, raise max_iter or give a radius"
+                f"the maximisation stopped early (max_iter={self.max_iter}, at most {problem.allowed} evaluations) "
+                f"with a gradient of {problem.unfinished:.2g}; the features are up to {abs(X).max():.3g} in size: "
+                "scale them (sklearn.preprocessing.StandardScaler or, if sparse, MaxAbsScaler), raise max_iter or give "
+                "a radius"
             )
         self.classes_ = classes
         self.coef_, self.intercept_ = model[np.newaxis, :-1].copy(), model[-1:].copy()
@@ -185,6 +198,9 @@ class _Problem:
         self.options = options
         #: Largest entry of the gradient where the last maximisation stopped before its tolerance, else 0.
         self.unfinished = 0.0
+        self.steep = max(1e-3 * float(abs(X).max()), 1e-3)
+        #: How many more evaluations are allowed, and how many were at first.
+        self.left = self.allowed = max(_EVALUATIONS, _EVALUATIONS_PER_ITER * int(options.max_iter))
 
     def rates(self, model: np.ndarray) -> tuple[Rates, np.ndarray]:
         """Mean rewards, and the margins."""
@@ -199,6 +215,7 @@ class _Problem:
 
     def loss(self, model: np.ndarray, measure: NestedMeasure) -> tuple[float, np.ndarray]:
         """−measure and its gradient."""
+        self.left -= 1
         rates, margins = self.rates(model)
         a_pos, a_neg = measure.class_gradients(*rates)
         weight = np.where(self.positive, a_pos / self.counts[0], a_neg / self.counts[1])
@@ -210,6 +227,11 @@ class _Problem:
 
     def maximise(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
         """Model of greatest value in the ball, from a starting point."""
+        limit = 1 if self.X.size <= _ONE_THREAD else None
+        with threadpool_limits(limit, "blas"), np.errstate(over="ignore", invalid="ignore"):
+            return self._maximise(measure, start)
+
+    def _maximise(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
         model = self._lbfgs(measure, start)
         if np.linalg.norm(model[:-1]) <= self.options.radius:
             return model
@@ -218,9 +240,10 @@ class _Problem:
         return min(found, key=lambda model: self.loss(model, measure)[0])
 
     def _lbfgs(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
+        max_iter = int(self.options.max_iter)
         options = {
-            "maxiter": self.options.max_iter,
-            "maxfun": 10 * self.options.max_iter,
+            "maxiter": max_iter,
+            "maxfun": min(10 * max_iter, max(self.left, 1)),
             "gtol": self.options.tol,
             "ftol": 1e-14,
             "maxcor": 20,
@@ -233,7 +256,9 @@ class _Problem:
                 "the weights became infinite or NaN: scale the features "
                 "(sklearn.preprocessing.StandardScaler) or give a radius"
             )
-        self.unfinished = float(np.abs(result.jac).max()) if result.status == 1 else 0.0
+        steepest = float(np.abs(result.jac).max())
+        # Steps too small for numbers to tell apart end it too: then the gradient is large, as the features are.
+        self.unfinished = steepest if result.status == 1 or steepest > self.steep else 0.0
         return result.x
 
     def _project(self, model: np.ndarray) -> np.ndarray:
@@ -248,6 +273,8 @@ class _Problem:
         recent, length = [loss], 1.0
         best, best_loss = model, loss
         for _ in range(self.options.max_iter):
+            if self.left <= 0:
+                break
             if np.abs(self._project(model - gradient) - model).max() <= self.options.tol:
                 self.unfinished = 0.0
                 return best

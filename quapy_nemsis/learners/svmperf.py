@@ -23,6 +23,7 @@ from quapy_nemsis._validation import (
     distinct,
     two_classes,
     unchanged_on_error,
+    warn_of_scale,
 )
 from quapy_nemsis.learners.base import LinearClassifier
 from quapy_nemsis.learners.scores import linear_scores
@@ -42,6 +43,14 @@ _IDLE = 50
 _TOWARDS, _LEAST_RISE = 0.3, 0.1
 # The small problem is solved to this share of the tolerance, in at most so many steps.
 _INNER_SHARE, _INNER_STEPS = 0.01, 100_000
+# Work is steps times planes; for each plane, so much per entry of the data is free, as finding the plane takes as long.
+# From the first of these amounts on, which scaled features do not come near, twice the work must leave at most this
+# share of the gap, or that was all; and the second amount, some seconds, is the most.
+_WORK_PER_ENTRY, _WORK, _MOST_WORK, _CLOSING = 10.0, 1e8, 1.5e9, 0.9
+# After so many planes in a row that change nothing, none will: rounding hides what is left of the gap.
+_NO_CHANGE = 10
+# Where ‖Σ α_j·|g_j|‖² is more than this many times C, the dual's value is off by more than 1e-8 if taken from products.
+_EXACT = 1e8
 
 
 @dataclass(eq=False, repr=False)
@@ -68,8 +77,8 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
     which is the paper's ½‖w‖² + C·ξ divided by C, so that values and tolerances are in units of the loss whatever C is.
     Each iteration adds the constraint that is violated most (found exactly, see `quapy_nemsis.learners.separation`), at
     weights between the best so far and the dual's, and solves a small dual problem (Joachims, Finley, Yu 2009). The
-    dual's value is a lower bound, J of the best weights so far an upper one; it stops when the *duality gap* between them
-    is at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then other
+    dual's value is a lower bound, J of the best weights so far an upper one; it stops when the *duality gap* between
+    them is at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then other
     weights are sought that are as good, to within `tol`.
 
     Nothing outside of this package is needed: this is SVM(KLD), SVM(NKLD), SVM(AE), SVM(RAE) and SVM(Q) of QuaPy
@@ -171,6 +180,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         X, y = checked_data(self, X, y, reset=True, dtype=np.float64)
         classes = two_classes(distinct(y), self)
         positive = y == classes[1]
+        warn_of_scale(X, stacklevel=4)
 
         planes = self._planes(X, positive, loss)
         planes.rescale(float(self.C))
@@ -178,9 +188,10 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         history: dict[str, list[float]] = {column: [] for column in HISTORY}
         centre = best = planes.weights()
         centre_value = best_value = gap = np.inf
-        direct = True
+        direct, unchanged = True, 0
+        work, mark, gap_at_mark = 0.0, _WORK, np.inf
         begin = time.perf_counter()
-        for iteration in range(1, self.max_iter + 1):
+        for iteration in range(1, int(self.max_iter) + 1):
             lowest, bound = planes.weights(), planes.value()
             weights = lowest if direct else centre + _TOWARDS * (lowest - centre)
             scores = linear_scores(X, weights[:-1], weights[-1])
@@ -195,25 +206,38 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
             row = time.perf_counter() - begin, gap, best_value, bound
             for column, entry in zip(HISTORY, (*row, oracle.prediction_loss(scores)), strict=True):
                 history[column].append(float(entry))
-            if self.verbose and iteration % self.verbose == 0:
+            if self.verbose and iteration % int(self.verbose) == 0:
                 print(
                     f"{type(self).__name__}: {iteration} cutting planes, {len(planes)} kept, primal "
                     f"{best_value:.6f}, gap {gap:.2g}, {history['seconds'][-1]:.2f} s"
                 )
             if gap <= self.tol:
                 break
-            normal = np.append(
-                X.T @ constraint.weights, constraint.weights.sum() if self.fit_intercept else 0.0
-            )
-            planes.add(normal, constraint.loss)
+            constant = constraint.weights.sum() if self.fit_intercept else 0.0
+            with np.errstate(over="ignore", invalid="ignore"):
+                normal = np.append(X.T @ constraint.weights, constant)
+                planes.add(normal, constraint.loss)
             # How far the new plane is above the old ones at their lowest point.
             rise = constraint.loss - normal @ lowest + lowest @ lowest / (2.0 * self.C) - bound
             direct = not direct and rise < _LEAST_RISE * gap
-            planes.solve(_INNER_SHARE * self.tol)
-        else:
+            size = len(planes)
+            steps = planes.solve(_INNER_SHARE * self.tol)
+            work += steps * size - _WORK_PER_ENTRY * X.size
+            unchanged = 0 if steps else unchanged + 1
+            if unchanged == _NO_CHANGE or work > _MOST_WORK:
+                break
+            if work > mark:
+                if gap > _CLOSING * gap_at_mark:
+                    break
+                mark, gap_at_mark = 2.0 * work, gap
+        if gap > self.tol:
+            slow = iteration < self.max_iter
+            after = f"{iteration}" if slow else f"max_iter={iteration}"
             warnings.warn(
-                f"the duality gap is {gap:.2g} after max_iter={self.max_iter} cutting planes; scale the features, "
-                "lower C, or raise max_iter or tol",
+                f"the duality gap is {gap:.2g} after {after} cutting planes"
+                f"{', and closed too slowly to go on' if slow else ''}; the features are up to "
+                f"{abs(X).max():.3g} in size: scale them (sklearn.preprocessing.StandardScaler or, if sparse, "
+                "MaxAbsScaler), lower C, or raise max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -321,20 +345,29 @@ class Planes:
     def value(self) -> float:
         """The dual's value: no weights have a smaller J."""
         curved = 0.5 * self.alpha @ self.gram @ self.alpha
+        # Long normals that cancel out: of the products, nothing may be left but rounding. Then from the weights.
+        total = self.alpha @ np.sqrt(np.diag(self.gram))
+        if total * total > _EXACT * self.alpha.sum():
+            curved = 0.5 * self.weights() @ self.weights()
         return float((self.alpha @ self.losses - curved) / self.alpha.sum())
 
     def add(self, normal: np.ndarray, loss: float) -> None:
         """Add a constraint, with a dual variable of 0."""
         products = np.append(self.normals @ normal, normal @ normal)
+        if not np.isfinite(products * self.alpha.sum() ** 2).all():
+            raise ValueError(
+                "the weights became infinite or NaN: scale the features (sklearn.preprocessing.StandardScaler or, if "
+                "sparse, MaxAbsScaler)"
+            )
         self.normals = np.vstack([self.normals, normal])
         self.losses = np.append(self.losses, loss)
         self.gram = np.pad(self.gram, (0, 1))
         self.gram[-1] = self.gram[:, -1] = products
         self.alpha, self.idle = np.append(self.alpha, 0.0), np.append(self.idle, 0.0)
 
-    def solve(self, tolerance: float) -> None:
-        """Find the best dual variables, and drop planes that have not mattered for long."""
-        minimise(self.gram, self.losses, self.alpha, tolerance, _INNER_STEPS)
+    def solve(self, tolerance: float) -> int:
+        """Find the best dual variables, and drop planes that have not mattered for long; returns the steps taken."""
+        steps = minimise(self.gram, self.losses, self.alpha, tolerance, _INNER_STEPS)
         self.idle = np.where(self.alpha > 0.0, 0.0, self.idle + 1.0)
         kept = np.flatnonzero(self.idle <= _IDLE)
         kept = np.union1d([0], kept)
@@ -342,3 +375,4 @@ class Planes:
             self.normals, self.losses = self.normals[kept], self.losses[kept]
             self.gram = np.ascontiguousarray(self.gram[np.ix_(kept, kept)])
             self.alpha, self.idle = self.alpha[kept], self.idle[kept]
+        return steps
