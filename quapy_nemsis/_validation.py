@@ -54,16 +54,18 @@ def checked_data(
     """Rows and labels; the rows as a C-ordered array or a canonical CSR matrix of floats."""
     _check_columns(X)
     _check_sparse(X)
-    _check_labels(y)
+    check_labels(y)
     X, y = validate_data(learner, X, y, accept_sparse="csr", order="C", reset=reset, **options)
     return canonical(X), y
 
 
 def _check_columns(X: Any) -> None:
-    """Refuse data frames that scikit-learn would take, or refuse in words of its own."""
+    """Refuse rows that scikit-learn would take, or refuse in words of its own: dates, masked entries, twins."""
     dtype = getattr(X, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "mM":
         raise TypeError(f"X holds dates or times ({dtype}); turn them into numbers first")
+    if np.ma.is_masked(X):
+        raise ValueError("X has masked entries; fill them in, or leave out their rows")
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return
     names = list(X.columns)
@@ -71,7 +73,7 @@ def _check_columns(X: Any) -> None:
     if twice is not None:
         raise ValueError(f"there are two columns {twice!r}; rename or drop one of them")
     for name, kind in zip(names, X.dtypes, strict=True):
-        if getattr(kind, "kind", "O") in "mM":
+        if getattr(kind, "kind", "O") in "mM" or str(kind).startswith("period"):
             raise TypeError(
                 f"column {name!r} holds dates or times ({kind}); turn it into numbers, or drop it"
             )
@@ -106,37 +108,32 @@ def canonical(X: Any) -> Any:
     return X
 
 
-def _check_labels(y: Any) -> None:
+def check_labels(y: Any, name: str = "y") -> None:
     """Refuse labels that are missing, or that cannot be told apart by sorting."""
-    labels = y if hasattr(y, "dtype") else None
-    if labels is None and isinstance(y, (list, tuple)):
-        labels = np.empty(len(y), dtype=object)
-        labels[:] = y
-    if labels is None:
-        return
-    dtype = getattr(labels, "dtype", None)
+    if np.ma.is_masked(y):
+        raise ValueError(f"{name} has masked labels; leave out their rows")
+    dtype = getattr(y, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "biuUS":
         return
-    values = np.ravel(np.asarray(labels, dtype=object))
-    for place, label in enumerate(values):
-        missing = label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
-        if missing or (isinstance(label, np.datetime64) and np.isnat(label)):
-            raise ValueError(f"label {place} of y is missing ({label!r}); leave this row out")
-        if isinstance(label, (tuple, list, dict, set)):
+    if not hasattr(y, "dtype"):
+        if not isinstance(y, (list, tuple)):
+            return
+        y = np.fromiter(y, dtype=object, count=len(y))
+    kinds: dict[str, Any] = {}
+    for place, label in enumerate(np.ravel(np.asarray(y, dtype=object))):
+        if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
+            raise ValueError(f"label {place} of {name} is missing ({label!r}); leave out its row")
+        if isinstance(label, (tuple, list, dict, set, complex)):
             raise ValueError(
-                f"label {place} of y is {reprlib.repr(label)}: labels must be numbers or strings"
+                f"label {place} of {name} is {reprlib.repr(label)}; use numbers or strings as labels"
             )
-    kinds = {_kind(label) for label in values}
+        number = isinstance(label, (numbers.Number, np.bool_))
+        kinds.setdefault("number" if number else type(label).__name__, label)
     if len(kinds) > 1:
-        some = {_kind(label): label for label in values}
+        some = " and ".join(repr(label) for label in kinds.values())
         raise ValueError(
-            f"labels must be of one type; y holds {' and '.join(f'{v!r}' for v in some.values())}: "
-            "make all of them strings, or all of them numbers"
+            f"{name} holds labels of different types, such as {some}; use numbers only, or strings only"
         )
-
-
-def _kind(label: Any) -> str:
-    return "number" if isinstance(label, (numbers.Number, np.bool_)) else type(label).__name__
 
 
 def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:

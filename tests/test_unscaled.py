@@ -32,7 +32,7 @@ def fitted(learner, X, y):
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e8, 1e100])
-@pytest.mark.parametrize("loss", ["kld", "q"])
+@pytest.mark.parametrize("loss", ["kld", "qrecall"])
 @pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
 def test_the_structural_svm_on_large_features(scale, loss, container):
     X, y = make_points(n=120)

@@ -21,6 +21,7 @@ from quapy_nemsis._validation import (
     MatrixLike,
     check_bool,
     check_integer,
+    check_labels,
     check_option,
     check_positive,
     check_seed,
@@ -244,6 +245,8 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         first = not hasattr(self, "state_")
         with unchanged_on_error(self):
             X, labels = self._checked(X, y, reset=first)
+            if classes is not None:
+                check_labels(classes, "classes")
             if first:
                 named = labels if classes is None else np.asarray(classes)
                 known = two_classes(distinct(named), self)

@@ -153,7 +153,9 @@ def read_csv(
     unknown = [name for name in options if name not in signature(pd.read_csv).parameters]
     if unknown:
         raise TypeError(f"neither read_csv nor pandas.read_csv has an option {unknown[0]!r}")
-
+    ours = {"usecols": "columns=", "chunksize": "rows=", "nrows": "fit_stream(max_rows=)"}
+    for name in ours.keys() & options.keys():
+        raise TypeError(f"{name} is not an option of read_csv here: use {ours[name]} instead")
     check_integer("rows", rows)
 
     def chunks() -> Iterator[Chunk]:
