@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import itertools
 import json
 import os
 import pickle
@@ -11,7 +10,6 @@ import stat
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -19,48 +17,17 @@ import pytest
 import scipy.sparse
 
 from quapy_nemsis import (
-    BAKLD,
     NEMSIS,
     CANClassifier,
     NEMSISClassifier,
     OnePassMiniBatchClassifier,
-    QMeasure,
     SCANClassifier,
-    SVMPerfClassifier,
-    get_loss,
     load,
     make_measure,
-    persistence,
     save,
 )
 from tests.conftest import ROOT, make_points
-
-BATCH, csr = OnePassMiniBatchClassifier, scipy.sparse.csr_matrix
-#: Learners, and what brings them into every condition that a file can hold: rows, how they come, and how they are learned.
-CONDITIONS = {
-    "nemsis": (NEMSISClassifier("kld", random_state=0, record_every=50), 215, np.array, "fit"),
-    "nemsis steps": (
-        *(NEMSISClassifier(BAKLD(0.3), reward="logistic", eta0=0.5, radius=2.0, average="all"), 99),
-        *(np.float32, "partial_fit"),
-    ),
-    "nemsis chosen": (NEMSISClassifier(QMeasure(2.0)), 9000, np.array, "partial_fit"),
-    "scan": (SCANClassifier("bk", estimates="surrogate", random_state=0), 215, np.array, "fit"),
-    "scan level": (SCANClassifier(eta0=0.3), 110, np.array, "partial_fit"),
-    "scan choosing": (SCANClassifier(), 215, np.array, "partial_fit"),
-    "batch dense": (BATCH(buffer_size=30, n_passes=2, random_state=0), 215, np.float32, "fit"),
-    "batch csr": (BATCH(get_loss("qgm"), buffer_size=30, eta0=1.0), 215, csr, "partial_fit"),
-    "batch choosing": (BATCH("01", buffer_size=9), 215, np.array, "partial_fit"),
-    "svmperf": (SVMPerfClassifier("qgm", C=10.0), 215, np.array, "fit"),
-    "svmperf planes": (SVMPerfClassifier(BAKLD(0.5), C=10.0, warm_start=True), 99, csr, "fit"),
-    "can": (CANClassifier("cq", radius=3.0, tol=1e-3), 99, np.array, "fit"),
-}
-
-
-def made(condition, labels=(False, True)):
-    learner, n, container, method = CONDITIONS[condition]
-    X, y = make_points(n=n)
-    learner = pickle.loads(pickle.dumps(learner))
-    return getattr(learner, method)(container(X), np.array(labels)[y.astype(int)])
+from tests.forging import CONDITIONS, WRONG, forged, made, opened, put
 
 
 def assert_same(first, second):
@@ -97,8 +64,8 @@ def test_a_learner_comes_back_as_it_was_and_goes_on(condition, labels, tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("kind", [NEMSISClassifier, SCANClassifier, BATCH])
-@pytest.mark.parametrize("container", [np.asarray, csr])
+@pytest.mark.parametrize("kind", [NEMSISClassifier, SCANClassifier, OnePassMiniBatchClassifier])
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
 def test_a_stream_goes_on_after_it_was_saved(kind, container, tmp_path):
     """Wherever it was: among candidates, in an epoch, in a buffer."""
     X, y = make_points(n=9000)
@@ -215,10 +182,8 @@ def test_a_process_that_is_killed_leaves_the_old_file_and_no_trace_after_the_nex
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
 def test_files_have_the_permissions_of_any_new_file(mask, tmp_path):
     before = os.umask(mask)
-    try:
-        save(NEMSISClassifier(), tmp_path / "learner.npz")
-    finally:
-        os.umask(before)
+    save(NEMSISClassifier(), tmp_path / "learner.npz")
+    os.umask(before)
     assert stat.S_IMODE((tmp_path / "learner.npz").stat().st_mode) == 0o666 & ~mask
 
 
@@ -248,9 +213,7 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_the_system(tmp_path):
 
 
 @pytest.mark.parametrize("condition", ["nemsis steps", "batch csr"])
-def test_a_file_cut_short_or_with_a_changed_bit_is_refused_or_the_learner_the_same(
-    condition, tmp_path
-):
+def test_a_file_that_is_damaged_is_refused_or_the_learner_the_same(condition, tmp_path):
     path, learner, rng = tmp_path / "learner.npz", made(condition), np.random.default_rng(0)
     save(learner, path)
     whole = path.read_bytes()
@@ -258,6 +221,11 @@ def test_a_file_cut_short_or_with_a_changed_bit_is_refused_or_the_learner_the_sa
         path.write_bytes(whole[:cut])
         with pytest.raises(ValueError, match=r"learner\.npz is broken, cut short"):
             load(path)
+    content = bytearray(whole)
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"learner\.npz is broken.*encrypted"):
+        load(path)
     for place in rng.choice(len(whole), 900, replace=False):
         content = bytearray(whole)
         content[place] ^= 1 << rng.integers(8)
@@ -268,12 +236,6 @@ def test_a_file_cut_short_or_with_a_changed_bit_is_refused_or_the_learner_the_sa
             assert str(path) in str(error)  # noqa: PT017  not all of them are refused
         else:
             assert_same(again, learner)
-
-
-def archive(path, compression=zipfile.ZIP_STORED, **members):
-    with zipfile.ZipFile(path, "w", compression) as file:
-        for name, content in members.items():
-            file.writestr(f"{name}.npy", content)
 
 
 def npy(array):
@@ -297,12 +259,12 @@ class Trap:
         return os.abort, ()
 
 
-PLAIN = {"format": "quapy-nemsis", "version": 2, "written_by": "9.9", "digest": "0"}
-CLASS = {"class": "NEMSISClassifier", "parameters": {}, "extra": None}
+HEADER = {"format": "quapy-nemsis", "version": 2, "written_by": "9.9", "digest": "0"}
+HEADER |= {"class": "NEMSISClassifier", "parameters": {}, "extra": None}
 
 
 def head(**changes):
-    return npy(np.array(json.dumps({**PLAIN, **CLASS, **changes})))
+    return npy(np.array(json.dumps({**HEADER, **changes})))
 
 
 @pytest.mark.parametrize(
@@ -322,8 +284,7 @@ def head(**changes):
         ("is broken.* no file of quapy-nemsis", {"header": head(format="other")}),
         ("is broken.*compressed", {"compression": zipfile.ZIP_DEFLATED, "header": head()}),
         (
-            "is of format version 3, written by quapy-nemsis 9.9; this one reads versions up to 2: "
-            "install a newer quapy-nemsis",
+            "version 3, written by quapy-nemsis 9.9; .* up to 2: install",
             {"header": head(version=3)},
         ),
         *(
@@ -334,171 +295,27 @@ def head(**changes):
         ("was changed or damaged", {"header": head(version=1)}),
         *(
             (r"^\S+ (is|was|does)", {"header": npy(np.array(tree.replace("DEEP", deep)))})
-            for tree in (json.dumps({**PLAIN, **CLASS}).replace("{}", "DEEP"), "DEEP")
+            for tree in (json.dumps(HEADER).replace("{}", "DEEP"), "DEEP")
             for deep in ("[" * 900 + "]" * 900, '{"a":' * 100_000 + "1" + "}" * 100_000)
         ),
     ],
 )
 def test_archives_that_are_refused(message, members, tmp_path):
     path = tmp_path / "learner.npz"
-    archive(path, **members)
+    compression = members.pop("compression", zipfile.ZIP_STORED)
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, content in members.items():
+            file.writestr(f"{name}.npy", content)
     with pytest.raises(ValueError, match=message):
         load(path)
 
 
-def test_an_encrypted_archive_is_refused(tmp_path):
-    path = tmp_path / "learner.npz"
-    save(NEMSISClassifier(), path)
-    content = bytearray(path.read_bytes())
-    content[content.index(b"PK\x01\x02") + 8] |= 1
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"learner\.npz is broken.*encrypted"):
-        load(path)
-
-
-# ------------------------- files that were changed and given a digest that matches
-
-
-def put(entry, place=...):
-    def change(array):
-        array = array.copy()
-        array[place] = entry
-        return array
-
-    return change
-
-
-#: What can be wrong with an array; what cannot be done to one raises an error.
-WRONG = {
-    "missing": lambda a: None,
-    "shorter": lambda a: a[..., :-1],
-    "longer": lambda a: np.append(a, a[..., -1:], axis=-1),
-    "empty": lambda a: a[..., :0],
-    "deeper": lambda a: a[np.newaxis],
-    "flat": lambda a: a.reshape(-1),
-    "single": lambda a: a.reshape(-1)[0],
-    "reversed": lambda a: a[..., ::-1],
-    "swapped": lambda a: a.astype(a.dtype.newbyteorder()),
-    "bytes": lambda a: put(7)(a.view(np.uint8)).view({1: bool}[a.itemsize]),
-    "fields": lambda a: np.zeros(a.shape, dtype=[("x", float)]),
-    **{f"as {k}": lambda a, k=k: a.astype(k) for k in ("f4", "i8", "i4", "?", "c16", "U9", "S9")},
-    **{
-        f"{entry} at {place}": put(entry, place)
-        for entry in (np.nan, -np.inf, np.inf, -1, 1.5, 1e300, 2**62)
-        for place in (0, ...)
-    },
-    "zeros": put(0),
-    "text": put("x"),
-}
-ODD = [None, "x", -1, 1.5, True, [], {}, {"dict": {}}, {"dict": 3}, {"number": "nan"}]
-ODD += [{"measure": "cqb"}, {"loss": "x"}, {"measure": 3}, {"array": 0}, 10**400, [[[]]]]
-
-
-def array_forgeries(arrays):
-    """Every array changed in every way; groups of arrays left out; one that nobody knows."""
-    for name, how in itertools.product(arrays, WRONG):
-        if re.match(r"state\.[1-6]\.", name):
-            continue  # candidates like state.0 and state.7
-        try:
-            found = WRONG[how](arrays[name])
-        except (IndexError, KeyError, ValueError, TypeError, OverflowError):
-            continue
-        kept = {other: array for other, array in arrays.items() if other != name}
-        yield f"{name} {how}", kept if found is None else {**kept, name: found}
-    for prefix in {name.split(".")[0] for name in arrays}:
-        kept = {name: array for name, array in arrays.items() if name.split(".")[0] != prefix}
-        yield f"no {prefix}", kept
-    yield "stranger", {**arrays, "stranger": np.zeros(3)}
-
-
-def header_forgeries(header):
-    """Every entry of the header of version 2 changed."""
-    for key, odd in itertools.product(CLASS, [*ODD, "Popen", "SVMPerfClassifier"]):
-        yield f"{key} {odd}"[:60], {**header, key: odd}
-    parameters = header["parameters"]
-    yield "one more", {**header, "parameters": {**parameters, "predict": 1}}
-    for name in parameters:
-        kept = {other: value for other, value in parameters.items() if other != name}
-        yield f"no {name}", {**header, "parameters": kept}
-        for odd in ODD:
-            yield f"{name} {odd}"[:60], {**header, "parameters": {**parameters, name: odd}}
-
-
-def use(learner):
-    """Do with a learner what can be done with it; learning on may be refused."""
-    if not hasattr(learner, "classes_"):
-        return
-    X, y = make_points(n=70, d=learner.n_features_in_, seed=1)
-    for _ in range(2):
-        assert np.isfinite(learner.decision_function(X)).all()
-        assert np.isin(learner.predict(X), learner.classes_).all()
-        if hasattr(learner, "predict_proba"):
-            posteriors = learner.predict_proba(X)
-            assert ((posteriors >= 0) & (posteriors <= 1)).all()
-        with contextlib.suppress(ValueError):
-            getattr(learner, "partial_fit", learner.fit)(X, learner.classes_[y.astype(int)])
-
-
-def restored(path, header, arrays):
-    """What `load` does once the digest is found to match."""
-    content = persistence.CONTENT[header["version"]](header)
-    with persistence._refused(path, "does not hold a learner of this package"):
-        if header["version"] == 1:
-            content, arrays = persistence.from_version1(content, arrays)
-        return persistence._restored(content, arrays)[0]
-
-
-def forged(path, header, arrays):
-    """The learner of a file with this content, and a digest that matches."""
-    digest = persistence._digest(persistence.CONTENT[header["version"]](header), arrays)
-    np.savez(path, header=np.array(json.dumps({**header, "digest": digest})), **arrays)
-    return load(path)
-
-
-def opened(path):
-    with np.load(path) as parts:
-        arrays = dict(parts)
-    return json.loads(str(arrays.pop("header"))), arrays
-
-
-def cases(path):
-    """Names, headers and arrays of all forgeries."""
-    files = {}
-    for name in CONDITIONS:
-        save(made(name), path)
-        files[name] = opened(path)
-    for one, other in itertools.permutations(CONDITIONS, 2):
-        yield f"{one} with the arrays of {other}", files[one][0], files[other][1]
-    for name in ("nemsis-columns", "scan-level", "minibatch-csr", "svmperf-q"):
-        files[name] = opened(ROOT / "tests" / "golden" / "version1" / f"{name}.npz")
-    for name, (header, arrays) in files.items():
-        if name not in ("nemsis steps", "nemsis chosen", "scan", "svmperf"):
-            for how, found in array_forgeries(arrays):
-                yield f"{name}: {how}", header, found
-        if name in ("nemsis", "scan level", "batch dense", "svmperf planes", "can"):
-            for how, found in header_forgeries(header):
-                yield f"{name}: {how}", found, arrays
-
-
-def try_all(folder):
-    """Every forgery is refused, or gives a learner that works; some go through a file."""
-    path, accepted = Path(folder) / "forged.npz", 0
-    for number, (name, header, arrays) in enumerate(cases(path)):
-        print(name, flush=True)
-        get = restored if number % 10 else forged
-        try:
-            learner = get(path, header, {key: array.copy() for key, array in arrays.items()})
-        except ValueError as error:
-            assert "does not hold a learner of this package: " in str(error)
-            continue
-        use(learner)
-        accepted += 1
-    assert 0 < accepted < number / 2
+# ------------------------------------------------------- files that are forged
 
 
 def test_whatever_is_forged_it_is_refused_or_a_learner_that_works(tmp_path):
     """In a process of its own: compiled code does not look where it reads and writes."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.test_persistence", tmp_path]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.forging", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stdout[-200:]}{done.stderr[-2000:]}"
 
@@ -506,22 +323,18 @@ def test_whatever_is_forged_it_is_refused_or_a_learner_that_works(tmp_path):
 @pytest.mark.parametrize(
     ("condition", "name", "wrong", "message"),
     [
-        ("nemsis", "classes", put(0), "its classes are"),
         ("nemsis", "coef", lambda a: a[0], "'coef' has shape .6,. and type float64"),
         ("nemsis", "state.v", lambda a: None, "there is no array 'v'"),
-        ("nemsis", "state.numbers", put(np.nan), "its weights or estimates are not finite"),
         ("nemsis", "state.numbers", put(2.5, 0), "it has counted .* points of a class"),
         ("nemsis", "state.numbers", put(1e9, 2), "points of a class have rewards of 1000000000.0"),
         ("nemsis", "calibration.positive", WRONG["bytes"], "neither True nor False"),
         ("nemsis", "calibration.weights", put(0), "it is calibrated on count for nothing"),
         ("scan level", "state.left", put(-1), "'left' is -1"),
         ("scan level", "state.levels", lambda a: np.ones(99), "fewer points than its levels need"),
-        ("scan choosing", "state.best", put(8), "its best candidate is not there"),
         ("scan choosing", "state.marks", put(500), "its windows begin after the points"),
         ("scan choosing", "state.0.left", put(7), "its candidates have not come equally far"),
         ("batch csr", "state.numbers", put(-1, 4), "it has taken -1.0 steps on 210 points"),
         ("batch csr", "state.indices", put(6), "indices of a sparse matrix must be from 0 to 5"),
-        ("svmperf planes", "planes.alpha", put(0), "dual variables .* are negative or all 0"),
         ("svmperf planes", "planes.gram", put(0.5), "the products of its cutting planes"),
         ("can", "stranger", lambda a: np.zeros(3), "nothing has an array 'stranger'"),
     ],
@@ -534,7 +347,3 @@ def test_what_is_refused_is_named(condition, name, wrong, message, tmp_path):
         del arrays[name]
     with pytest.raises(ValueError, match=rf"learner\.npz does not hold a learner .*{message}"):
         forged(tmp_path / "learner.npz", header, arrays)
-
-
-if __name__ == "__main__":
-    try_all(sys.argv[1])
