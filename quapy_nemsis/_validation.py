@@ -229,8 +229,10 @@ def check_positive(name: str, value: Any, *, finite: bool = False, auto: bool = 
         raise TypeError(f"{name} must be {form}; got {value!r}")
     if not float(value) > 0.0:
         raise ValueError(f"{name} must be positive; got {value!r}")
-    if finite and np.isinf(float(value)):
-        raise ValueError(f"{name} must be finite; got {value!r}")
+    if not finite and value == np.inf:
+        return
+    if not value <= np.finfo(float).max:
+        raise ValueError(f"{name} must be finite; got {reprlib.repr(value)}")
 
 
 def check_bool(name: str, value: Any) -> None:

@@ -38,7 +38,7 @@ def from_version1(
             if name not in parameters
         }
         found = _fitted(fitted)
-    elif by_number:
+    if by_number:
         raise ValueError("arrays belong to nothing")
     return {"class": tree["object"], "parameters": parameters, "extra": extra}, found
 
@@ -143,13 +143,13 @@ def _state(state: _Object) -> dict[str, np.ndarray]:
     if state.kind == "MiniBatchState":
         counts = [*scalars[_COUNTS], state["batches"], *scalars[_INTERCEPTS]]
         waiting = state["waiting"] or ()
-        names = ("X",) if len(waiting) == 1 else ("data", "indices", "indptr")
+        names = {0: (), 1: ("X",)}.get(len(waiting), ("data", "indices", "indptr"))
         return {
             **vectors,
             "total": state["lag"],
             "numbers": np.array(counts),
             "labels": state["labels"],
-            **dict(zip(names, waiting, strict=False)),
+            **dict(zip(names, waiting, strict=True)),
         }
     nemsis = {**vectors, "correction": state["lag"], "numbers": scalars[_NEMSIS]}
     if state.kind == "State":

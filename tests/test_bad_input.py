@@ -25,9 +25,7 @@ from quapy_nemsis import (
     SCANClassifier,
     SVMPerf,
     SVMPerfClassifier,
-    load,
     make_measure,
-    save,
 )
 from quapy_nemsis.streaming import read_csv
 from tests.conftest import ROOT, make_points

@@ -107,16 +107,20 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def from_arrays(self, arrays: Arrays) -> None:
         """Take over what was learned; refuses arrays of other types or shapes."""
+        if not arrays.width:
+            raise ValueError("it has no features")
         self.classes_ = arrays.any("classes", 2)
         self.coef_ = arrays.take("coef", 1, arrays.width)
         self.intercept_ = arrays.take("intercept", 1)
         self.n_features_in_ = arrays.width
         if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
             raise ValueError("its weights are not finite")
-        if len(set(self.classes_.tolist())) != 2:
+        first, second = self.classes_
+        if self.classes_.dtype.kind not in "biufUmM" or not first < second:
             raise ValueError(f"its classes are {self.classes_.tolist()}")
         if "feature_names" in arrays.arrays:
-            self.feature_names_in_ = arrays.any("feature_names", arrays.width).astype(object)
+            names = arrays.take("feature_names", arrays.width, types=(np.str_,))
+            self.feature_names_in_ = names.astype(object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -298,7 +302,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             **super().to_arrays(),
             "eta0": np.array(self.eta0_),
             "radius": np.array(self.radius_),
-            "resume_signature": np.array(self.resume_signature_),
+            "resume_signature": np.array(self.resume_signature_, dtype=np.int64),
             **prefixed("tuning", columns_to_arrays(self.tuning_)),
             **prefixed("history", columns_to_arrays(self.history_)),
             **prefixed("state", self.state_.to_arrays()),
@@ -307,10 +311,11 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     def from_arrays(self, arrays: Arrays) -> None:
         """Take over what was learned; refuses arrays of other types or shapes."""
         super().from_arrays(arrays)
-        self.eta0_, self.radius_ = arrays.real("eta0"), arrays.real("radius")
+        self.eta0_, self.radius_ = arrays.real("eta0"), arrays.real("radius", finite=False)
         signature = arrays.take("resume_signature", None, types=(np.int64,)).tolist()
         self.resume_signature_ = tuple(signature)
-        self.tuning_ = arrays.part("tuning").columns(("eta0", "radius", "value", "ba"))
+        tuning = arrays.part("tuning")
+        self.tuning_ = tuning.columns(("eta0", "radius", "value", "ba")) if tuning.arrays else {}
         self.history_ = arrays.part("history").columns(HISTORY)
         settings, part = self.settings().completed(self.eta0_, self.radius_), arrays.part("state")
         if len(signature) != len(settings.resume_signature) or not self.eta0_ > 0 < self.radius_:

@@ -11,7 +11,7 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 from quapy_nemsis.learners.scores import quiet_scores
-from quapy_nemsis.learners.state import Arrays, State
+from quapy_nemsis.learners.state import MOST, Arrays, State
 from quapy_nemsis.learners.tuning import Tuned
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Valuation, get_measure
 from quapy_nemsis.measures.formulas import smoothing
@@ -78,9 +78,11 @@ def fit_platt(
     weights = np.ones(len(scores)) if weights is None else weights
     n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
     target = np.where(positive, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
-    scale = float(np.std(scores)) or 1.0
+    scale = max(float(np.std(scores)), 1e-300)
+    # Scores that are all the same, but for rounding, say nothing about the slope.
+    differ = scale > 1e-12 * np.abs(scores).max(initial=0.0)
     # Of slope and offset, the part that is sought is called the model.
-    design = (scores / scale)[:, np.newaxis]
+    design = (scores / scale if differ else np.zeros(len(scores)))[:, np.newaxis]
     base, model = 0.0 if offset is None else offset, np.zeros(1)
     if offset is None:
         design = np.column_stack([design, np.ones(len(scores))])
@@ -173,8 +175,10 @@ class Calibration:
         scores = arrays.take("scores", None)
         positive = arrays.take("positive", len(scores), types=(np.bool_,))
         weights = arrays.take("weights", len(scores))
-        if not (np.isfinite(scores).all() and np.isfinite(weights).all()):
-            raise ValueError("it is calibrated on scores that are not finite")
+        if not (len(scores) and np.isfinite(scores).all()):
+            raise ValueError("it is calibrated on scores that are not finite, or on none")
+        if not (weights.min() > 0 and weights.sum() < MOST):
+            raise ValueError("the points that it is calibrated on count for nothing, or too much")
         return cls(scores, positive, weights, measure)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -162,13 +162,15 @@ class CANClassifier(CANParameters, LinearClassifier):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """All that was learned, by name."""
-        own = {"levels": self.levels_, "n_iter": np.array(self.n_iter_)}
+        own = {"levels": self.levels_, "n_iter": np.array(self.n_iter_, dtype=np.int64)}
         return {**super().to_arrays(), **own}
 
     def from_arrays(self, arrays: Arrays) -> None:
         """Take over what was learned; refuses arrays of other types or shapes."""
         super().from_arrays(arrays)
         self.levels_, self.n_iter_ = arrays.take("levels", None), arrays.count("n_iter")
+        if not (len(self.levels_) == self.n_iter_ and np.isfinite(self.levels_).all()):
+            raise ValueError("its levels are not finite, or not as many as it says")
         self._checked_measure()
 
     def _warn(self, message: str) -> None:

@@ -21,6 +21,7 @@ from quapy_nemsis.learners.state import (
     Arrays,
     StepSettings,
     averaged,
+    check_counted,
     counted,
     from_record,
     in_threads,
@@ -255,6 +256,10 @@ class MiniBatchState:
             or not np.isfinite(self.waiting.arrays[0] if self.waiting else 0).all()
         ):
             raise ValueError("its weights, estimates or waiting rows are not finite")
+        check_counted(*self.counted())
+        batches = float(self.numbers["batches"])
+        if not (0 <= batches <= self.steps and batches.is_integer()):
+            raise ValueError(f"it has taken {batches} steps on {self.steps} points")
         if len(self.waiting or ()) != len(self.labels):
             raise ValueError("the rows that wait are not as many as their labels")
         if len(self.labels) >= max(self.settings.buffer_size, 1):

@@ -17,6 +17,7 @@ from quapy_nemsis.learners.state import (
     Arrays,
     StepSettings,
     averaged,
+    check_counted,
     counted,
     from_record,
     in_threads,
@@ -246,8 +247,9 @@ class NemsisState:
         """Refuse a state whose parts do not fit together, with a ValueError."""
         if not self.is_finite():
             raise ValueError("its weights or estimates are not finite")
-        if not 0 <= self.numbers["positives"] <= self.numbers["steps"] < 2**53:
-            raise ValueError("it has seen more positives than points, or too many")
+        check_counted(*self.counted())
+        if not self.numbers["scale"] > 0:
+            raise ValueError(f"the scale of its weights is {self.numbers['scale']}")
 
 
 @dataclass(eq=False, repr=False)

@@ -15,7 +15,15 @@ from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import check_integer, check_positive
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.nemsis import NEMSISParameters, NemsisSettings, NemsisState
-from quapy_nemsis.learners.state import Arrays, from_record, in_threads, prefixed, together
+from quapy_nemsis.learners.state import (
+    MOST,
+    Arrays,
+    check_counted,
+    from_record,
+    in_threads,
+    prefixed,
+    together,
+)
 from quapy_nemsis.measures import (
     Measure,
     NestedMeasure,
@@ -64,11 +72,14 @@ class ScanSettings:
 
     def learning_length(self, epoch: int) -> int:
         """Points of the learning phase, s_e."""
-        return round(self.first_epoch * self.growth**epoch)
+        try:
+            return min(round(self.first_epoch * self.growth**epoch), MOST - 1)
+        except OverflowError:
+            return MOST - 1
 
     def level_length(self, epoch: int) -> int:
         """Points of the level phase, s'_e."""
-        return max(1, round(self.level_share * self.learning_length(epoch)))
+        return max(1, round(min(self.level_share * self.learning_length(epoch), MOST - 1)))
 
     def phase_length(self, epoch: int, learning: bool) -> int:
         """Points of a phase."""
@@ -294,9 +305,9 @@ class ScanState:
             **prefixed("nemsis", self.nemsis.to_arrays()),
             "level": np.array(self.level),
             "levels": np.array(self.levels, dtype=float),
-            "learning": np.array(int(self.learning)),
-            "left": np.array(self.left),
-            "judged": np.array(self.judged),
+            "learning": np.array(self.learning, dtype=np.int64),
+            "left": np.array(self.left, dtype=np.int64),
+            "judged": np.array(self.judged, dtype=np.int64),
             "weights": self.weights,
             "intercept": np.array(self.intercept),
             "sums": from_record(self.sums),
@@ -328,6 +339,12 @@ class ScanState:
         numbers = [*self.weights, self.intercept, self.level, *self.levels, *self.sums.item()]
         if not np.isfinite(numbers).all():
             raise ValueError("its levels, or the model that it judges, are not finite")
+        if min(self.level, *self.levels, 0.0) < 0:
+            raise ValueError("its levels are negative")
+        if len(self.levels) > self.judged:
+            raise ValueError("it has seen fewer points than its levels need")
+        reward_pos, positives, reward_neg, negatives = self.sums.item()
+        check_counted(positives, negatives, reward_pos, reward_neg)
         # The model that is judged is there from the first level phase on.
         width = len(self.nemsis.v)
         if len(self.weights) not in ((0, width) if self.learning else (width,)):

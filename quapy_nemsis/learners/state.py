@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 AVERAGES: dict[str, int] = {"last": kernel.LAST, "all": kernel.ALL, "suffix": kernel.SUFFIX}
+#: Counts are exact below this, also as float64.
+MOST = 2**53
+# Sums of rewards below this are not believed: squares of them would be too large for a float.
+_LEAST_REWARD = -1e100
 # Points learned by all learners together below which threads cost more than they gain.
 _WORTH_THREADS = 20_000
 
@@ -179,6 +183,8 @@ class Arrays:
         )
         if not fits or array.dtype.type not in types or not array.dtype.isnative:
             raise ValueError(f"{name!r} has shape {array.shape} and type {array.dtype}")
+        if array.dtype == bool and (array.view(np.uint8) > 1).any():
+            raise ValueError(f"{name!r} holds bytes that are neither True nor False")
         return np.asarray(array, order="C")
 
     def any(self, name: str, *shape: int | None) -> Any:
@@ -189,10 +195,9 @@ class Arrays:
         return self.take(name, *shape, types=(found.dtype.type,))
 
     def columns(self, names: tuple[str, ...]) -> dict[str, list[Any]]:
-        """Lists of numbers of equal length, one for each name, or none at all."""
-        if not self.arrays:
-            return {}
-        columns = {name: self.take(name, None, types=(np.float64, np.int64)) for name in names}
+        """Lists of numbers of equal length, one for each name."""
+        numbers = (np.float64, np.int64, np.int32)
+        columns = {name: self.take(name, None, types=numbers) for name in names}
         self.finish()
         if len({len(column) for column in columns.values()}) > 1:
             raise ValueError(f"{', '.join(names)} are not of equal length")
@@ -203,14 +208,17 @@ class Arrays:
         found = self.take(name, len(record.dtype.names or ()))
         return found.view(record.dtype).reshape(())
 
-    def real(self, name: str) -> float:
+    def real(self, name: str, finite: bool = True) -> float:
         """A number."""
-        return float(self.take(name))
+        value = float(self.take(name))
+        if finite and not math.isfinite(value):
+            raise ValueError(f"{name!r} is {value}")
+        return value
 
     def count(self, name: str) -> int:
-        """An integer that is not negative."""
+        """An integer that is not negative, and exact as a float."""
         value = int(self.take(name, types=(np.int64,)))
-        if value < 0:
+        if not 0 <= value < MOST:
             raise ValueError(f"{name!r} is {value}")
         return value
 
@@ -271,6 +279,15 @@ def counted(numbers: np.ndarray) -> tuple[float, float, float, float]:
     positives = float(numbers["positives"])
     negatives = float(numbers["steps"]) - positives
     return positives, negatives, float(numbers["reward_pos"]), float(numbers["reward_neg"])
+
+
+def check_counted(positives: float, negatives: float, reward_pos: float, reward_neg: float) -> None:
+    """Refuse numbers of points that are none, and sums of rewards, at most 1 each, that they cannot have."""
+    for count, rewards in ((positives, reward_pos), (negatives, reward_neg)):
+        if not (0 <= count < MOST and float(count).is_integer()):
+            raise ValueError(f"it has counted {count} points of a class")
+        if not _LEAST_REWARD < rewards <= count * (1.0 + 1e-9):
+            raise ValueError(f"{count} points of a class have rewards of {rewards}")
 
 
 def averaged(steps: int, average: int) -> tuple[int, int]:

@@ -251,7 +251,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         """All that was learned, by name."""
         arrays = {
             **super().to_arrays(),
-            "n_iter": np.array(self.n_iter_),
+            "n_iter": np.array(self.n_iter_, dtype=np.int64),
             "gap": np.array(self.gap_),
             **prefixed("history", columns_to_arrays(self.history_)),
         }
@@ -332,6 +332,10 @@ class Planes:
         parts = (normals, losses, gram, alpha, idle)
         if not n or not all(np.isfinite(part).all() for part in parts):
             raise ValueError("its cutting planes are not finite")
+        if not (alpha.min() >= 0 < alpha.sum() < np.inf and idle.min() >= 0):
+            raise ValueError("the dual variables of its cutting planes are negative or all 0")
+        if not np.allclose(gram, normals @ normals.T):
+            raise ValueError("the products of its cutting planes are not theirs")
         return planes
 
     def rescale(self, C: float) -> None:

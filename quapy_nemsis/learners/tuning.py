@@ -18,15 +18,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 import scipy.sparse
 
 from quapy_nemsis._kernels.rows import Rows, as_rows
-from quapy_nemsis._validation import AUTO, refuse_divergence, warn_of_scale
+from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.scores import linear_scores
-from quapy_nemsis.learners.state import Arrays, S, State, prefixed
+from quapy_nemsis.learners.state import Arrays, S, State, check_counted, prefixed
 from quapy_nemsis.measures import BA, Measure, Rates
 
 if TYPE_CHECKING:
@@ -404,7 +405,7 @@ class StreamTuner(Generic[S]):
             "alive": np.array(self.alive, dtype=np.int64),
             "marks": np.array(self.marks),
             "scores": self.scores,
-            "best": np.array(self.best),
+            "best": np.array(self.best, dtype=np.int64),
         }
         for k in self.alive:
             arrays |= prefixed(str(k), self._state(k).to_arrays())
@@ -442,12 +443,16 @@ class StreamTuner(Generic[S]):
         raise TypeError("StreamTuner.restored takes the kind of state as well")
 
     def check(self) -> None:
-        """Refuse a tuner whose candidates have not come equally far, or whose parts are not finite."""
+        """Refuse a tuner whose candidates have not come equally far, or whose windows have not begun yet."""
         alive = [self._state(k) for k in self.alive]
         for state in alive:
             state.check()
-        eta0 = [candidate.eta0 for candidate in self.candidates]
-        if not (np.isfinite(self.marks).all() and np.all(np.array(eta0) > 0)):
-            raise ValueError("its candidates are not finite")
-        if len({state.place() for state in alive}) != 1:
+        for candidate in self.candidates:
+            check_positive("eta0", candidate.eta0, finite=True)
+        if len({(*state.place(), *state.counted()[:2]) for state in alive}) != 1:
             raise ValueError("its candidates have not come equally far")
+        for row in np.concatenate(self.marks):
+            check_counted(*row)
+        counts = [sums[self.alive, :2] for sums in (*self.marks, self._sums())]
+        if any((before > after).any() for before, after in pairwise(counts)):
+            raise ValueError("its windows begin after the points that it has seen")
