@@ -78,8 +78,8 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
     Each iteration adds the constraint that is violated most (found exactly, see `quapy_nemsis.learners.separation`), at
     weights between the best so far and the dual's, and solves a small dual problem (Joachims, Finley, Yu 2009). The
     dual's value is a lower bound, J of the best weights so far an upper one; it stops when the *duality gap* between
-    them is at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then other
-    weights are sought that are as good, to within `tol`.
+    them is at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then
+    other weights are sought that are as good, to within `tol`.
 
     Nothing outside of this package is needed: this is SVM(KLD), SVM(NKLD), SVM(AE), SVM(RAE) and SVM(Q) of QuaPy
     without the program they call. That program measures rows in percent, so its C is another one: C = 2500·C_perf for
