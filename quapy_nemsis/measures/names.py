@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from quapy_nemsis.measures import nested, pseudo
 from quapy_nemsis.measures.contract import Measure
-from quapy_nemsis.measures.nested import BA, BAKLD, NSS, GMean, HMean, NegKLD, QMean, QMeasure
-from quapy_nemsis.measures.pseudo import CQB, BKReward, CQReward
 
+#: Every measure of the two modules that has a key.
 MEASURES: dict[str, type[Measure]] = {
     cls.key: cls
-    for cls in (
-        NegKLD,
-        BAKLD,
-        QMeasure,
-        NSS,
-        BA,
-        GMean,
-        HMean,
-        QMean,
-        CQReward,
-        BKReward,
-        CQB,
-    )
+    for module in (nested, pseudo)
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Measure) and isinstance(cls.key, str)
 }
 
 
@@ -38,7 +28,7 @@ def get_measure(measure: str | Measure) -> Measure:
     --------
     >>> get_measure("q:2")
     QMeasure(beta=2.0)
-    >>> get_measure(NSS())
+    >>> get_measure(nested.NSS())
     NSS()
     """
     if isinstance(measure, Measure):
