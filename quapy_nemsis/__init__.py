@@ -8,7 +8,7 @@ Classifiers for scikit-learn (``NEMSISClassifier``, ``SCANClassifier``, ``CANCla
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quapy_nemsis.learners import (
     CANClassifier,
@@ -40,6 +40,20 @@ from quapy_nemsis.measures import (
 )
 from quapy_nemsis.merging import merge
 from quapy_nemsis.persistence import load, save
+
+if TYPE_CHECKING:
+    from quapy_nemsis.quantifiers import (
+        CAN,
+        NEMSIS,
+        SCAN,
+        SVMAE,
+        SVMKLD,
+        SVMNKLD,
+        SVMQ,
+        SVMRAE,
+        OnePassMiniBatch,
+        SVMPerf,
+    )
 
 __version__ = version("quapy-nemsis")
 

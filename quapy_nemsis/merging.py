@@ -13,7 +13,7 @@ from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.state import State
 
 Learner = NEMSISClassifier | SCANClassifier
-L = TypeVar("L", NEMSISClassifier, SCANClassifier)
+L = TypeVar("L", bound=NEMSISClassifier | SCANClassifier)
 
 
 def merge(learners: Sequence[L], base: L | None = None) -> L:

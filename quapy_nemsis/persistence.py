@@ -109,7 +109,7 @@ def write(learner: LinearClassifier, path: str | os.PathLike[str], extra: Any = 
         np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> LinearClassifier:
     """Read a learner that `save` wrote.
 
     Parameters
@@ -140,7 +140,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     return read(path)[0]
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+def read(path: str | os.PathLike[str]) -> tuple[LinearClassifier, Any]:
     """The learner of a file, and the values that were written along."""
     broken = f"is broken, cut short or no file of {FORMAT}"
     with open(path, "rb") as file:
@@ -286,7 +286,9 @@ def _decode(tree: Any) -> Any:
     return tree
 
 
-def _restored(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Any, Any]:
+def _restored(
+    content: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> tuple[LinearClassifier, Any]:
     """The learner and what goes with it, checked."""
     kind = LEARNERS.get(content["class"])
     if kind is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,11 @@ from quapy_nemsis.learners.can import CANClassifier, CANParameters
 from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
 from quapy_nemsis.learners.nemsis import NEMSISClassifier, NEMSISParameters
 from quapy_nemsis.learners.scan import SCANClassifier, SCANParameters
-from quapy_nemsis.learners.svmperf import SVMPerfClassifier, SVMPerfParameters
+from quapy_nemsis.learners.svmperf import (
+    CuttingPlaneParameters,
+    SVMPerfClassifier,
+    SVMPerfParameters,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -228,20 +231,7 @@ class SVMPerf(SVMPerfParameters, _ClassifyAndCount):
     learner = SVMPerfClassifier
 
 
-@dataclass(eq=False, repr=False)
-class _FixedLossParameters:
-    """Parameters of a structural SVM whose loss is in its name."""
-
-    _: KW_ONLY
-    C: float = 100.0
-    tol: float = 1e-3
-    max_iter: int = 1000
-    fit_intercept: bool = True
-    warm_start: bool = False
-    verbose: int = 0
-
-
-class _FixedLoss(_FixedLossParameters, _ClassifyAndCount):
+class _FixedLoss(CuttingPlaneParameters, _ClassifyAndCount):
     """A structural SVM with a name of its own."""
 
     learner = SVMPerfClassifier

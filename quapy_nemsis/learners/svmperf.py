@@ -54,10 +54,9 @@ _EXACT = 1e8
 
 
 @dataclass(eq=False, repr=False)
-class SVMPerfParameters:
-    """Parameters of the structural SVM, written once for classifier and quantifier (see `SVMPerfClassifier`)."""
+class CuttingPlaneParameters:
+    """Parameters of the structural SVM of any loss, written once (see `SVMPerfClassifier`)."""
 
-    loss: str | Measure = "kld"
     _: KW_ONLY
     C: float = 100.0
     tol: float = 1e-3
@@ -65,6 +64,13 @@ class SVMPerfParameters:
     fit_intercept: bool = True
     warm_start: bool = False
     verbose: int = 0
+
+
+@dataclass(eq=False, repr=False)
+class SVMPerfParameters(CuttingPlaneParameters):
+    """Parameters of the structural SVM, for the classifier and the quantifier (see `SVMPerfClassifier`)."""
+
+    loss: str | Measure = "kld"
 
 
 class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
