@@ -3,6 +3,8 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 
 import pytest
 from setuptools import find_packages
@@ -126,3 +128,21 @@ def test_every_folder_is_packaged():
 
 def test_version_is_in_the_changelog():
     assert f"## {quapy_nemsis.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_users_see_types(tmp_path):
+    """Also of quantifiers, which are imported when they are first used."""
+    program = tmp_path / "program.py"
+    calls = {
+        "NEMSIS('q').fit([[1.0]], [1])": "quapy_nemsis.quantifiers.NEMSIS",
+        "NEMSISClassifier('q').fit([[1.0]], [1])": "quapy_nemsis.learners.nemsis.NEMSISClassifier",
+        "load('learner.npz')": "quapy_nemsis.learners.base.LinearClassifier",
+        "merge([SCANClassifier()])": "quapy_nemsis.learners.scan.SCANClassifier",
+    }
+    names = "NEMSIS, NEMSISClassifier, SCANClassifier, load, merge"
+    lines = [f"from quapy_nemsis import {names}", *(f"reveal_type({call})" for call in calls)]
+    program.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(program)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert re.findall(r'Revealed type is "([\w.]+)"', done.stdout) == list(calls.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from quapy_nemsis.measures import nested, pseudo
+import quapy_nemsis.measures.nested as nested
+import quapy_nemsis.measures.pseudo as pseudo
 from quapy_nemsis.measures.contract import Measure
 
 #: Every measure of the two modules that has a key.
