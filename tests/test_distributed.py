@@ -286,7 +286,7 @@ def test_workers_change_nothing_and_may_die(monkeypatch):
                 os.kill(victims[0], signal.SIGKILL)
             return merged[-1]
 
-        monkeypatch.setattr(NemsisState, "merge", merge_and_kill)
+        monkeypatch.setattr(NemsisState, "merge", staticmethod(merge_and_kill))
         survived = ours.fit(learner, pairs())
         np.testing.assert_array_equal(survived.coef_, expected.coef_)
         assert victims[0] not in client.run(os.getpid).values()
