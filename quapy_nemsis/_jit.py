@@ -181,7 +181,7 @@ def _with_cache(build: Callable[[bool], Any]) -> Any:
             return build(True)
     except NumbaError:
         raise
-    except Exception as error:  # no folder, disk full, broken cache file: the type of the error varies
+    except Exception as error:  # no folder, disk full, broken file: types of errors vary
         compiled = build(False)
         _warn_uncached(error)
         return compiled
@@ -358,7 +358,9 @@ class Kernel:
         if any(len(arguments[k]) != len(rows) for k in self.labels):
             raise ValueError(f"the labels must have one entry for each of the {len(rows)} rows")
         if any(arguments[k].shape[1] != rows.width for k in self.wide):
-            raise ValueError(f"the weights must have {rows.width} columns, one for each feature of the rows")
+            raise ValueError(
+                f"the weights must have {rows.width} columns, one for each feature of the rows"
+            )
         arrays = rows.arrays
         key = tuple((part.dtype.char, part.ndim) for part in arrays)
         if key not in self.compiled:
