@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from quapy_nemsis.learners.base import OnlineClassifier, StepParameters
 from quapy_nemsis.learners.separation import SeparationOracle
 from quapy_nemsis.learners.state import (
     Arrays,
+    SingleState,
     StepSettings,
     averaged,
     check_counted,
@@ -26,7 +27,7 @@ from quapy_nemsis.learners.state import (
     from_record,
     in_threads,
 )
-from quapy_nemsis.measures import Loss, Measure, Rates, get_loss
+from quapy_nemsis.measures import Loss, Measure, get_loss
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,7 +53,7 @@ class MiniBatchSettings(StepSettings):
 
 
 @dataclass
-class MiniBatchState:
+class MiniBatchState(SingleState[MiniBatchSettings]):
     """Weights, the sum of the iterates since the average began, and that of the previous window."""
 
     settings: MiniBatchSettings
@@ -72,10 +73,6 @@ class MiniBatchState:
         """State before the first point: zero weights."""
         v, total, previous = (np.zeros(n_features) for _ in range(3))
         return cls(settings, v, total, previous, NUMBERS.zeros())
-
-    def adopt(self, settings: MiniBatchSettings) -> None:
-        """Go on with other settings; what they leave open stays as it was."""
-        self.settings = settings.completed(self.settings.eta0, self.settings.radius)
 
     def copy(self) -> Self:
         """Independent copy; rows that wait are never written to."""
@@ -97,34 +94,13 @@ class MiniBatchState:
         """Number of points seen, waiting ones too."""
         return self.steps + len(self.labels)
 
-    def rates(self) -> Rates:
-        """Running estimates of the mean rewards."""
-        positives, negatives, reward_pos, reward_neg = self.counted()
-        return Rates.of(reward_pos, positives, reward_neg, negatives)
-
     def counted(self) -> tuple[float, float, float, float]:
         """Numbers of positives and negatives learned from, and the sums of their rewards."""
         return counted(self.numbers)
 
-    def place(self) -> tuple[int, ...]:
-        """Where in the stream it is."""
-        return self.t, self.steps
-
     def objective(self) -> Loss:
         """The loss."""
         return self.settings.measure
-
-    def details(self) -> dict[str, Any]:
-        """Nothing beyond weights and estimates."""
-        return {}
-
-    def settled(self) -> Self:
-        """The state itself."""
-        return self
-
-    def is_settled(self) -> bool:
-        """Whether no choice is being made: yes."""
-        return True
 
     @classmethod
     def learn_together(
@@ -132,10 +108,10 @@ class MiniBatchState:
     ) -> list[bool]:
         """Let learners learn the same rows, each by itself; for each, whether it stayed finite."""
 
-        def learn(group: slice) -> np.ndarray:
-            return np.array([state.learn(rows, positive, order) for state in states[group]])
+        def learn(group: Sequence[MiniBatchState]) -> np.ndarray:
+            return np.array([state.learn(rows, positive, order) for state in group])
 
-        return in_threads(learn, len(states), len(order)).tolist()
+        return in_threads(learn, states, len(order)).tolist()
 
     def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
         """Learn the rows in the given order; False if the weights ceased to be finite on the way."""

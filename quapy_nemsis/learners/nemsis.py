@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from quapy_nemsis._validation import check_bool, check_option, check_positive
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier, StepParameters
 from quapy_nemsis.learners.state import (
     Arrays,
+    SingleState,
     StepSettings,
     averaged,
     check_counted,
@@ -23,7 +25,7 @@ from quapy_nemsis.learners.state import (
     in_threads,
     together,
 )
-from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Rates, get_measure
+from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
 from quapy_nemsis.measures.contract import THETA, measure_callback
 from quapy_nemsis.surrogates import surrogate_code
 
@@ -59,7 +61,7 @@ class NemsisSettings(StepSettings):
 
 
 @dataclass
-class NemsisState:
+class NemsisState(SingleState[NemsisSettings]):
     """Weights, sums for the averaged model, counts and estimates (see `quapy_nemsis._kernels.nemsis`)."""
 
     settings: NemsisSettings
@@ -78,10 +80,6 @@ class NemsisState:
         v, correction, previous = (np.zeros(n_features) for _ in range(3))
         return cls(settings, v, correction, previous, numbers)
 
-    def adopt(self, settings: NemsisSettings) -> None:
-        """Go on with other settings; what they leave open stays as it was."""
-        self.settings = settings.completed(self.settings.eta0, self.settings.radius)
-
     def copy(self) -> Self:
         """Independent copy."""
         arrays = ("v", "correction", "previous", "numbers")
@@ -92,43 +90,13 @@ class NemsisState:
         """Number of points learned from."""
         return int(self.numbers["steps"])
 
-    @property
-    def t(self) -> int:
-        """Number of points seen."""
-        return self.steps
-
-    def rates(self) -> Rates:
-        """Running estimates of the mean rewards."""
-        positives, negatives, reward_pos, reward_neg = self.counted()
-        return Rates.of(reward_pos, positives, reward_neg, negatives)
-
     def counted(self) -> tuple[float, float, float, float]:
         """Numbers of positives and negatives learned from, and the sums of their rewards."""
         return counted(self.numbers)
 
-    def place(self) -> tuple[int, ...]:
-        """Where in the stream it is."""
-        return (self.steps,)
-
     def objective(self) -> NestedMeasure:
         """What the steps ascend."""
         return self.settings.measure
-
-    def details(self) -> dict[str, Any]:
-        """Nothing beyond weights and estimates."""
-        return {}
-
-    def settled(self) -> Self:
-        """The state itself."""
-        return self
-
-    def is_settled(self) -> bool:
-        """Whether no choice is being made: yes."""
-        return True
-
-    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
-        return self.learn_together([self], rows, positive, order)[0]
 
     @classmethod
     def learn_together(
@@ -139,26 +107,9 @@ class NemsisState:
         They may differ in step size, radius and parameters of the measure. What each learns is what it would learn
         alone. The result says of each whether it stayed finite.
         """
-        measure = states[0].settings.measure
-        values, _, gradient = measure.functions
-        n_theta = len(measure.theta)
-        compiled = measure_callback(values, gradient, measure.affine, n_theta)
-
-        def learn(group: slice) -> np.ndarray:
-            several = states[group]
-            asks = np.zeros((len(several), THETA + n_theta))
-            asks[:, THETA:] = [state.settings.measure.theta for state in several]
-            options = np.array([s.settings.options() for s in several], dtype=kernel.OPTIONS)
-            taken = np.zeros(len(several), dtype=np.int64)
-            parts = [(s.v, s.correction, s.previous, s.numbers) for s in several]
-            with together(parts) as tables:
-                kernel.nemsis(
-                    rows, order, positive, compiled.address, asks, options, *tables, taken
-                )
-            return taken
-
         begin = time.perf_counter()
-        taken = in_threads(learn, len(states), len(order))
+        work = partial(_learn, rows, positive, order)
+        taken = work(states) if len(states) == 1 else in_threads(work, states, len(order))
         seconds = time.perf_counter() - begin
         for state in states:
             state.seconds += seconds
@@ -250,6 +201,23 @@ class NemsisState:
         check_counted(*self.counted())
         if not self.numbers["scale"] > 0:
             raise ValueError(f"the scale of its weights is {self.numbers['scale']}")
+
+
+def _learn(
+    rows: Rows, positive: np.ndarray, order: np.ndarray, states: Sequence[NemsisState]
+) -> np.ndarray:
+    """Run the kernel; the number of rows that each learner took."""
+    measure = states[0].settings.measure
+    values, _, gradient = measure.functions
+    n_theta = len(measure.theta)
+    compiled = measure_callback(values, gradient, measure.affine, n_theta)
+    asks = np.zeros((len(states), THETA + n_theta))
+    asks[:, THETA:] = [state.settings.measure.theta for state in states]
+    options = np.array([state.settings.options() for state in states], dtype=kernel.OPTIONS)
+    taken = np.zeros(len(states), dtype=np.int64)
+    with together([(s.v, s.correction, s.previous, s.numbers) for s in states]) as tables:
+        kernel.nemsis(rows, order, positive, compiled.address, asks, options, *tables, taken)
+    return taken
 
 
 @dataclass(eq=False, repr=False)

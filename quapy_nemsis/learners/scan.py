@@ -18,6 +18,7 @@ from quapy_nemsis.learners.nemsis import NEMSISParameters, NemsisSettings, Nemsi
 from quapy_nemsis.learners.state import (
     MOST,
     Arrays,
+    SingleState,
     check_counted,
     from_record,
     in_threads,
@@ -28,7 +29,6 @@ from quapy_nemsis.measures import (
     Measure,
     NestedMeasure,
     PseudoMeasure,
-    Rates,
     Valuation,
     get_measure,
 )
@@ -87,7 +87,7 @@ class ScanSettings:
 
 
 @dataclass
-class ScanState:
+class ScanState(SingleState[ScanSettings]):
     """A NEMSIS state on the valuation at the current level, and where in SCAN's epochs it stands."""
 
     settings: ScanSettings
@@ -114,7 +114,7 @@ class ScanState:
 
     def adopt(self, settings: ScanSettings) -> None:
         """Go on with other settings; what they leave open stays as it was."""
-        self.settings = settings.completed(self.settings.eta0, self.settings.radius)
+        super().adopt(settings)
         self.nemsis.settings = self.settings.at_level(self.level)
 
     def copy(self) -> Self:
@@ -147,10 +147,6 @@ class ScanState:
         """Epoch, and whether in its learning phase."""
         return len(self.levels), self.learning
 
-    def rates(self) -> Rates:
-        """Running estimates of the mean rewards."""
-        return self.nemsis.rates()
-
     def counted(self) -> tuple[float, float, float, float]:
         """Numbers of positives and negatives learned from, and the sums of their rewards."""
         return self.nemsis.counted()
@@ -170,18 +166,6 @@ class ScanState:
     def details(self) -> dict[str, Any]:
         """The level after each finished epoch."""
         return {"levels": np.array(self.levels)}
-
-    def settled(self) -> Self:
-        """The state itself."""
-        return self
-
-    def is_settled(self) -> bool:
-        """Whether no choice is being made: yes."""
-        return True
-
-    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
-        return self.learn_together([self], rows, positive, order)[0]
 
     @classmethod
     def learn_together(
@@ -217,8 +201,7 @@ class ScanState:
         """Take the rewards of the rows, without learning them."""
         common = states[0].settings.steps
 
-        def judge(group: slice) -> np.ndarray:
-            several = states[group]
+        def judge(several: Sequence[ScanState]) -> np.ndarray:
             intercepts = np.array([state.intercept for state in several])
             taken = np.zeros(len(several), dtype=np.int64)
             with together([(s.weights, s.sums) for s in several]) as (weights, sums):
@@ -237,7 +220,7 @@ class ScanState:
             return taken
 
         begin = time.perf_counter()
-        taken = in_threads(judge, len(states), len(part))
+        taken = in_threads(judge, states, len(part))
         seconds = time.perf_counter() - begin
         for count, state in zip(taken, states, strict=True):
             state.nemsis.seconds += seconds

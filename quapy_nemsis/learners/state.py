@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -72,6 +72,7 @@ class StepSettings:
 
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T")
 
 
 class State(Protocol[S]):
@@ -155,6 +156,62 @@ class State(Protocol[S]):
 
     def check(self) -> None:
         """Refuse a state whose parts do not fit together, with a ValueError."""
+
+
+class SingleState(Generic[S]):
+    """What the states of single learners share; the stream tuner has several of them."""
+
+    settings: S
+
+    def adopt(self, settings: S) -> None:
+        """Go on with other settings; what they leave open stays as it was."""
+        self.settings = settings.completed(self.settings.eta0, self.settings.radius)
+
+    @property
+    def steps(self) -> int:
+        """Number of points learned from."""
+        raise TypeError(f"{type(self).__name__} is abstract")
+
+    @property
+    def t(self) -> int:
+        """Number of points seen."""
+        return self.steps
+
+    def place(self) -> tuple[int, ...]:
+        """Where in the stream it is: equal for learners that can learn together."""
+        return self.t, self.steps
+
+    def counted(self) -> tuple[float, float, float, float]:
+        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        raise TypeError(f"{type(self).__name__} is abstract")
+
+    def rates(self) -> Rates:
+        """Running estimates of the mean rewards."""
+        positives, negatives, reward_pos, reward_neg = self.counted()
+        return Rates.of(reward_pos, positives, reward_neg, negatives)
+
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+    ) -> list[bool]:
+        """Let learners that have seen the same points learn the same rows; for each, whether it stayed finite."""
+        raise TypeError(f"{cls.__name__} is abstract")
+
+    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
+        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
+        return self.learn_together([self], rows, positive, order)[0]
+
+    def details(self) -> dict[str, Any]:
+        """What a learner shows of its state beyond weights and estimates: nothing, as a rule."""
+        return {}
+
+    def settled(self) -> Self:
+        """The state itself."""
+        return self
+
+    def is_settled(self) -> bool:
+        """Whether no choice is being made: yes."""
+        return True
 
 
 class Arrays:
@@ -263,13 +320,15 @@ def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarra
             array[...] = table[row]
 
 
-def in_threads(work: Callable[[slice], np.ndarray], n_learners: int, n_points: int) -> np.ndarray:
+def in_threads(
+    work: Callable[[Sequence[T]], np.ndarray], states: Sequence[T], n_points: int
+) -> np.ndarray:
     """Divide learners among threads, if there is enough to do; their results joined."""
-    n_threads = min(os.cpu_count() or 1, n_learners)
-    if n_threads == 1 or n_learners * n_points < _WORTH_THREADS:
-        return work(slice(0, n_learners))
-    edges = np.linspace(0, n_learners, n_threads + 1).round().astype(int)
-    groups = [slice(a, b) for a, b in pairwise(edges)]
+    n_threads = min(os.cpu_count() or 1, len(states))
+    if n_threads == 1 or len(states) * n_points < _WORTH_THREADS:
+        return work(states)
+    edges = np.linspace(0, len(states), n_threads + 1).round().astype(int)
+    groups = [states[a:b] for a, b in pairwise(edges)]
     with ThreadPoolExecutor(n_threads) as pool:
         return np.concatenate(list(pool.map(work, groups)))
 

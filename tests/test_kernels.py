@@ -1,0 +1,171 @@
+"""Compiled code follows no number that was not checked; flags of measures change speed, never weights."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from quapy_nemsis import NEMSISClassifier, SCANClassifier, SVMPerfClassifier, get_measure
+from quapy_nemsis._kernels.batch import add, score
+from quapy_nemsis._kernels.level import SUMS, level
+from quapy_nemsis._kernels.nemsis import NUMBERS, OPTIONS, nemsis
+from quapy_nemsis._kernels.rows import as_rows
+from quapy_nemsis.measures import MEASURES, Functions, NestedMeasure, PseudoMeasure
+from quapy_nemsis.measures.contract import (
+    BY_RECALL,
+    HEAD,
+    N_BLOCKS,
+    POSITIVE,
+    THETA,
+    ZETA2_BY_COUNT,
+    measure_callback,
+    place,
+)
+from tests.conftest import make_points
+
+X, Y = make_points(n=40, d=5)
+values, _, gradient = get_measure("ba").functions
+CALLBACK = measure_callback(values, gradient, True, 1)
+
+
+def run_nemsis(rows, order, positive, width):
+    tables = [np.zeros((1, width)) for _ in range(3)]
+    options, numbers = np.zeros(1, OPTIONS), np.zeros(1, NUMBERS.dtype)
+    numbers["scale"] = 1.0
+    taken = np.zeros(1, dtype=np.int64)
+    asks = np.zeros((1, THETA + 1))
+    nemsis(rows, order, positive, CALLBACK.address, asks, options, *tables, numbers, taken)
+
+
+def run_level(rows, order, positive, width):
+    weights, sums = np.zeros((1, width)), np.zeros(1, SUMS.dtype)
+    taken = np.zeros(1, dtype=np.int64)
+    level(rows, order, positive, 0, True, 1.0, weights, np.zeros(1), sums, taken)
+
+
+def run_score(rows, order, positive, width):
+    score(rows, order, np.zeros((1, width)), 0.0, np.zeros(len(order)))
+
+
+def run_add(rows, order, positive, width):
+    add(rows, order, np.ones(len(order)), np.zeros((1, width)))
+
+
+KERNELS = [run_nemsis, run_level, run_score, run_add]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+def test_kernels_refuse_what_does_not_fit_the_rows(kernel, container):
+    rows, order = as_rows(container(X)), np.arange(40)
+    kernel(rows, order, Y, 5)
+    for places in ([40], [-1], [0, 2**62]):
+        with pytest.raises(ValueError, match="there are 40 rows"):
+            kernel(rows, np.array(places), Y, 5)
+    with pytest.raises(ValueError, match="5 features"):
+        kernel(rows, order, Y, 4)
+    if kernel in (run_nemsis, run_level):
+        with pytest.raises(ValueError, match="one label for each of the 40 rows"):
+            kernel(rows, order, Y[:39], 5)
+
+
+def forge(part, change):
+    matrix = scipy.sparse.csr_matrix(X)
+    setattr(matrix, part, change(getattr(matrix, part).copy()))
+    return matrix
+
+
+def first(value):
+    def change(array):
+        array[0] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("indices", lambda array: array + 5),
+        ("indices", first(-1)),
+        ("indices", lambda array: array.astype(float)),
+        ("indices", lambda array: array[:-1]),
+        ("indices", lambda array: array.astype(">i4")),
+        ("indptr", first(1)),
+        ("indptr", lambda array: array[::-1].copy()),
+        ("indptr", lambda array: array + array[-1]),
+        ("indptr", lambda array: array[:-1]),
+        ("data", lambda array: array[:-1]),
+        ("data", lambda array: array.astype(">f8")),
+        ("data", lambda array: array.astype(int)),
+    ],
+)
+def test_rows_are_checked_before_a_kernel_sees_them(part, change):
+    with pytest.raises(ValueError, match=r"indices|indptr|rows must be"):
+        as_rows(forge(part, change))
+
+
+@pytest.mark.parametrize(
+    "array", [X.astype(int), X.T, X[:, ::2], X.astype(">f8"), X.astype(np.float16), X[0]]
+)
+def test_dense_rows_are_checked_before_a_kernel_sees_them(array):
+    with pytest.raises(ValueError, match="rows must be"):
+        as_rows(array)
+
+
+# ------------------------------------------------------------------ measures that say nothing of themselves
+
+
+def forgetful(name):
+    """A measure with the functions of a built-in one, and none of its flags."""
+    known = get_measure(name)
+    base = NestedMeasure if isinstance(known, NestedMeasure) else PseudoMeasure
+
+    class Forgetful(base):
+        key, formula, functions = "forgetful", known.formula, Functions(*known.functions)
+        parameters = known.parameters
+
+    return Forgetful()
+
+
+@pytest.mark.parametrize("estimates", ["counts", "surrogate"])
+@pytest.mark.parametrize("name", [*(key for key in MEASURES if key != "cqb"), "q:2", "bakld:0.1"])
+def test_a_measure_that_forgets_its_flags_is_trained_right(name, estimates):
+    points, y = make_points(n=300)
+    plain = forgetful(name)
+    learner = NEMSISClassifier if isinstance(plain, NestedMeasure) else SCANClassifier
+    options = {"eta0": 0.5, "radius": 3.0, "estimates": estimates, "random_state": 0}
+    expected = learner(name, **options).fit(points, y)
+    found = learner(plain, **options).fit(points, y)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    np.testing.assert_array_equal(found.intercept_, expected.intercept_)
+
+
+@pytest.mark.parametrize("name", ["kld", "q", "cq"])
+def test_the_search_of_a_measure_that_forgets_its_flags_is_right(name):
+    points, y = make_points(n=60)
+    expected = SVMPerfClassifier(get_measure(name), C=10.0).fit(points, y)
+    found = SVMPerfClassifier(forgetful(name), C=10.0).fit(points, y)
+    assert found.gap_ <= 1e-3
+    assert found.history_["primal"][-1] == pytest.approx(expected.history_["primal"][-1], abs=2e-3)
+
+
+@pytest.mark.parametrize("name", [*MEASURES])
+def test_flags_of_measures_hold(name):
+    """Ψ is affine where a measure says so: its gradient is the same wherever it is asked for."""
+    measure = get_measure(name)
+    rng = np.random.default_rng(0)
+    if isinstance(measure, NestedMeasure):
+        slopes = {measure.psi(*rng.random(2), 0.3, 0.01)[1] for _ in range(20)}
+        assert measure.affine == (len(slopes) == 1)
+    if measure.prevalence_only:
+        # The rates change, the count does not.
+        same = [measure.value(0.5 + 0.7 * t, 0.5 + 0.3 * t, 0.3, 0.01) for t in (0.0, 0.2, 0.4)]
+        assert same == pytest.approx([same[0]] * 3)
+
+
+def test_the_memory_is_laid_out_for_any_number_of_classes():
+    for K in (2, 3, 26):
+        places = [place(block, label, K) for block in range(N_BLOCKS) for label in range(K)]
+        assert places == list(range(HEAD, HEAD + N_BLOCKS * K))
+    assert place(N_BLOCKS) == THETA
+    assert place(BY_RECALL, POSITIVE) < place(ZETA2_BY_COUNT)
