@@ -353,13 +353,13 @@ class Kernel:
     def __call__(self, rows: Rows, order: np.ndarray, *arguments: Any) -> Any:
         if not _within(order, len(rows)):
             raise ValueError(
-                f"order must hold indices of the {len(rows)} rows; got {order.min()} to {order.max()}"
+                f"order must hold row indices, but there are {len(rows)} rows; got {order.min()} to {order.max()}"
             )
         if any(len(arguments[k]) != len(rows) for k in self.labels):
-            raise ValueError(f"the labels must have one entry for each of the {len(rows)} rows")
+            raise ValueError(f"there must be one label for each of the {len(rows)} rows")
         if any(arguments[k].shape[1] != rows.width for k in self.wide):
             raise ValueError(
-                f"the weights must have {rows.width} columns, one for each feature of the rows"
+                f"the rows have {rows.width} features; give weights with as many columns"
             )
         arrays = rows.arrays
         key = tuple((part.dtype.char, part.ndim) for part in arrays)
