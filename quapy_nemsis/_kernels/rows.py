@@ -71,7 +71,7 @@ def as_rows(X: Any) -> Rows:
     if not fine or not all(part.dtype.isnative and part.flags.c_contiguous for part in arrays):
         raise ValueError("rows must be a C-ordered matrix of numbers in native byte order")
     if arrays[0].dtype not in (np.float64, np.float32):
-        raise ValueError(f"rows must be float64 or float32; got {arrays[0].dtype}, convert them")
+        raise ValueError(f"rows must be float64 or float32; got {arrays[0].dtype}: convert them")
     return Rows(arrays, X.shape[1])
 
 

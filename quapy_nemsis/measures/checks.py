@@ -54,7 +54,7 @@ def _check_form(function: Callable, what: str, arguments: str, n_results: int) -
 
 
 def _check_curvature(function, what, names, points, p, theta, sign: float) -> bool:
-    """Test midpoints of all pairs of points (sign 1: concave, −1: convex); return whether all were affine."""
+    """Test midpoints of all pairs of points (sign 1: concave, −1: convex); return whether it is affine on them."""
     values = [_number(function, what, names, point, p, theta) for point in points]
     room = 1e-9 * max(1.0, np.max(np.abs(values)))
     affine = True

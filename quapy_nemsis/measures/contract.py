@@ -53,7 +53,7 @@ from quapy_nemsis.measures.formulas import smoothing
 
 
 def place(block: int, label: int = 0, n_classes: int = 2) -> int:
-    """Index of the number of a class in the array."""
+    """Index in the array of the number that a block holds for a class."""
     return HEAD + block * n_classes + label
 
 
@@ -163,7 +163,7 @@ def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int
     strange = np.setdiff1d(y_pred, classes)
     if len(strange):
         raise ValueError(
-            f"y_pred holds labels that y_true does not hold: {strange.tolist()}; "
+            f"y_pred holds labels that y_true does not have: {strange.tolist()}; "
             f"the classes are {classes.tolist()}"
         )
     if pos_label is None:
@@ -414,7 +414,7 @@ class Valuation(NestedMeasure):
 
     @property
     def separates_count(self) -> bool:
-        """Whether the pseudo-concave measure separates the count."""
+        """Whether the pseudo-concave measure separates the count from the rates."""
         return self.measure.separates_count
 
     @property

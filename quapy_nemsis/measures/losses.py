@@ -136,7 +136,7 @@ class Loss(Measure):
 
     @property
     def function(self) -> LossFunction:
-        """``f(P, N, d, p, eps, theta)``."""
+        """The function ``f(P, N, d, p, eps, theta)`` of the loss."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     @property
@@ -172,7 +172,7 @@ class NamedLoss(Loss):
 
     @property
     def function(self) -> LossFunction:
-        """``f(P, N, d, p, eps, theta)``."""
+        """The function ``f(P, N, d, p, eps, theta)`` of the loss."""
         return _TABLE[self.key].function
 
 
@@ -211,7 +211,7 @@ class MeasureLoss(Loss):
 
     @property
     def function(self) -> LossFunction:
-        """``f(P, N, d, p, eps, theta)``."""
+        """The function ``f(P, N, d, p, eps, theta)`` of the loss."""
         values, outer, _ = self.measure.functions
         if isinstance(self.measure, PseudoMeasure):
             outer = _ratio

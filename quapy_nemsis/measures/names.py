@@ -46,7 +46,7 @@ def get_measure(measure: str | Measure) -> Measure:
     if not colon:
         return cls()
     if not fields(cls):  # type: ignore[arg-type]
-        raise ValueError(f"measure {key!r} has no parameter; got {measure!r}, use {key!r}")
+        raise ValueError(f"measure {key!r} has no parameter; got {measure!r}: use {key!r}")
     try:
         parameter = float(text)
     except ValueError:
