@@ -1,8 +1,8 @@
 """Online learners that optimise quantification measures directly.
 
-Classifiers for scikit-learn (``NEMSISClassifier``, ``SCANClassifier``, ``CANClassifier``), quantifiers for QuaPy
-(``NEMSIS``, ``SCAN``, ``CAN``) and the measures they optimise (``get_measure`` and the classes it returns;
-``make_measure`` for your own). QuaPy is imported only when a quantifier is first used.
+The package has classifiers for scikit-learn (``NEMSISClassifier``, ``SCANClassifier``, ``CANClassifier``), quantifiers
+for QuaPy (``NEMSIS``, ``SCAN``, ``CAN``) and the measures that they optimise (``get_measure`` and the classes it
+returns; ``make_measure`` for custom measures). QuaPy is imported only when a quantifier is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import IO, Any
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """A file that takes its name when it is complete and on disk; until then the old one is there."""
+    """Open a file that gets its name once it is complete and on disk; until then an older file stays in place."""
     path = Path(path)
-    # Always the same name: what a process that was killed leaves behind is gone with the next write.
+    # The name is always the same, so the next write removes what a killed process left behind.
     temporary = path.parent / f".{path.name}.part"
     binary = "b" in mode
     try:
@@ -31,7 +31,7 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    with suppress(OSError):  # the new name, too; folders cannot be opened on Windows
+    with suppress(OSError):  # sync the new name, too; Windows cannot open folders
         handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -1,8 +1,8 @@
-"""The only place that knows numba: compiling, caching, signatures and function pointers.
+"""The only module that imports numba: compiling, caching, signatures and function pointers.
 
-Kernels call a measure through the address of a compiled C function, so one kernel serves every measure and is
-compiled, and cached on disk, once. (A jitted function as an argument would recompile the kernel in every process;
-numba's first-class functions would not, but cost 7 ns more a call than a bare ``void f(double *)``.)
+Kernels call a measure through the address of a compiled C function. One kernel therefore serves every measure, and is
+compiled and cached on disk only once. (A jitted function as an argument would recompile the kernel in every process.
+numba's first-class functions would not, but each call would cost 7 ns more than with a bare ``void f(double *)``.)
 """
 
 from __future__ import annotations
@@ -60,33 +60,33 @@ tables = types.Array(types.float64, 2, "C")
 integers = types.Array(types.int64, 1, "C")
 flags = types.Array(types.boolean, 1, "C")
 
-#: Set to "0" to compile in every process and keep nothing on disk.
+#: Environment variable; "0" means: compile in every process and keep nothing on disk.
 CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"
 
 
 def records(dtype: np.dtype) -> types.Array:
-    """Type of an array of records."""
+    """Numba type of an array of records."""
     return types.Array(numba.from_dtype(dtype), 1, "C")
 
 
 @dataclass(frozen=True)
 class Wide:
-    """An argument that has a column for each feature."""
+    """Type of a kernel argument that has one column for each feature."""
 
     type: types.Type
 
 
 class Record:
-    """Numbers that a kernel keeps, float64 under names, and what becomes of each when learners are merged.
+    """Named float64 numbers that a kernel keeps, grouped by what happens to them when learners are merged.
 
     Parameters
     ----------
     sums : tuple of str
-        Numbers that add up over points.
+        Names of numbers that add up over points.
     means : tuple of str
-        Numbers that are averaged, in proportion to the points.
+        Names of numbers that are averaged, weighted by the number of points.
     derived : tuple of str
-        Numbers that follow from others.
+        Names of numbers that are computed from the others.
     """
 
     def __init__(
@@ -103,29 +103,30 @@ class Record:
 _warned = False
 _compiling = threading.RLock()
 
-# Compiled code is kept in a folder named by all sources: numba looks at the file of the outermost function only, and
-# would go on with old code of what that calls. Named at import: what is compiled later is what was read then.
+# Compiled code is kept in a folder named after a digest of all sources. numba itself checks only the file of the
+# outermost function, and would keep using old code for the functions that it calls. The digest is taken at import,
+# because code that is compiled later was read from the sources at import.
 _PREFIX = "quapy-nemsis-"
 _FOLDER = _PREFIX + source_digest()[:12]
-_FORGOTTEN = 30 * 24 * 3600.0  # seconds after which a folder that no process has used is removed
+_FORGOTTEN = 30 * 24 * 3600.0  # seconds; a folder that no process has used for longer is removed
 
 
 def _warn_uncached(error: Exception) -> None:
-    """Warn once a process."""
+    """Warn, once per process, that compiled code cannot be kept."""
     global _warned
     if not _warned:
         _warned = True
         warnings.warn(
-            "quapy_nemsis: compiled kernels cannot be kept on disk, so each process compiles them anew "
-            f"({type(error).__name__}: {error}). Set NUMBA_CACHE_DIR to a writable directory, or "
-            f"{CACHE_VARIABLE}=0 to silence this.",
+            "quapy_nemsis: compiled kernels cannot be kept on disk, so each process compiles them again "
+            f"({type(error).__name__}: {error}). Set NUMBA_CACHE_DIR to a writable directory, or set "
+            f"{CACHE_VARIABLE}=0 to silence this warning.",
             RuntimeWarning,
             stacklevel=2,
         )
 
 
 def _cache_folder() -> str:
-    """The folder for these sources, made if need be, in the first of numba's places where one can write."""
+    """Return the cache folder for these sources, in the first base directory that is writable."""
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     bases = (
         numba.config.CACHE_DIR,
@@ -142,14 +143,18 @@ def _cache_folder() -> str:
 
 
 def _made(folder: Path) -> str:
-    """Make a folder unless it is there, and mark it as used; OSError if one cannot write there."""
+    """Create a folder if it does not exist, and mark it as used.
+
+    A new folder is the occasion to remove folders that have not been used for long. Raises OSError if the folder is not
+    writable.
+    """
     new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=folder).close()
     os.utime(folder)
     if new:
         for other in folder.parent.glob(_PREFIX + "[0-9a-f]" * 12):
-            with suppress(OSError):  # another process may be at it too
+            with suppress(OSError):  # another process may be removing it too
                 if other.stat().st_mtime < time.time() - _FORGOTTEN:
                     shutil.rmtree(other, ignore_errors=True)
     return str(folder)
@@ -157,18 +162,18 @@ def _made(folder: Path) -> str:
 
 @contextmanager
 def _caching_in(folder: str) -> Iterator[None]:
-    """Have numba keep in a folder what is decorated meanwhile: a function's place is settled at its decoration."""
+    """Let numba use a folder as the cache of all functions decorated within the context."""
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = folder
     try:
         yield
     finally:
-        if folder == numba.config.CACHE_DIR:  # else numba has just read a changed environment
+        if folder == numba.config.CACHE_DIR:  # otherwise numba has just read a changed environment
             numba.config.CACHE_DIR = before
 
 
 def _with_cache(build: Callable[[bool], Any]) -> Any:
-    """Run ``build(True)``; a cache that cannot be used costs a warning, never the result."""
+    """Run ``build(True)``, which uses the cache. If the cache fails, run ``build(False)`` and warn."""
     if os.environ.get(CACHE_VARIABLE, "1") == "0":
         return build(False)
     try:
@@ -176,7 +181,7 @@ def _with_cache(build: Callable[[bool], Any]) -> Any:
             return build(True)
     except NumbaError:
         raise
-    except Exception as error:  # no folder, disk full, a broken cache file: numba raises all sorts
+    except Exception as error:  # no folder, disk full, broken file: types of errors vary
         compiled = build(False)
         _warn_uncached(error)
         return compiled
@@ -184,7 +189,7 @@ def _with_cache(build: Callable[[bool], Any]) -> Any:
 
 @intrinsic
 def call(typingctx, address, table, k):
-    """Call the C function ``void f(double *)`` at an address with row k of a table."""
+    """Call the C function ``void f(double *)`` at an address, with row k of a table as its argument."""
 
     def codegen(context, builder, signature, args):
         array = context.make_array(signature.args[1])(context, builder, args[1])
@@ -198,10 +203,10 @@ def call(typingctx, address, table, k):
 
 
 def callback(function: Callable) -> Any:
-    """Compile ``function(pointer)``, of a pointer to float64, to a C function; its ``address`` goes to a kernel.
+    """Compile ``function(pointer)``, which takes a pointer to float64, to a C function; kernels take its ``address``.
 
-    The object must outlive the call. Compiled code is kept on disk if all of the source belongs to this package: numba
-    would not notice a change in a user's source.
+    Keep the returned object for as long as a kernel uses the address. Compiled code is kept on disk only if all of the
+    source belongs to this package, because numba would not notice a change in a user's source.
     """
     signature = types.void(types.CPointer(types.float64))
 
@@ -212,7 +217,7 @@ def callback(function: Callable) -> Any:
 
 
 def _is_ours(thing: Any) -> bool:
-    """Whether a function, and every function in its closure, comes from this package."""
+    """Whether a function, and every function in its closure, is defined in this package."""
     function = getattr(thing, "py_func", thing)
     code = getattr(function, "__code__", None)
     if code is None:
@@ -223,17 +228,22 @@ def _is_ours(thing: Any) -> bool:
 
 
 def compiled_result(function: Callable, what: str) -> int | str:
-    """Compile a user's function of three numbers and an array; how many numbers it returns, or numba's word for it.
+    """Compile a user's function of three numbers and an array, to see what it returns.
+
+    Returns
+    -------
+    int or str
+        How many numbers the function returns, or the name of the numba type if it returns anything else.
 
     Raises
     ------
     ValueError
-        In one sentence with the line, if numba cannot compile it.
+        If numba cannot compile the function. The message is one sentence that names the line.
     """
     try:
         dispatcher = numba.njit(function)
         dispatcher.compile((real, real, real, reals))
-    except Exception as error:  # not only NumbaError: what a function can do wrong has no end
+    except Exception as error:  # not only NumbaError: a user's function can fail in any way
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         first = next((i for i, x in enumerate(lines) if not x.startswith(("Failed in", "-"))), 0)
@@ -257,19 +267,19 @@ def _compile(function: Callable, signature: Any) -> Any:
             cache=cached,
             nogil=True,
             error_model="numpy",
-            # Fused multiply-adds, but NaN and inf keep their meaning: divergence must be noticed.
+            # Only fused multiply-adds: NaN and inf must keep their meaning, so that divergence is noticed.
             fastmath={"contract"},
         )(function)
     )
 
 
 class Routine:
-    """A compiled function of arrays and numbers, built on the first call: a decorator would compile at import.
+    """A compiled function of arrays and numbers. It is compiled on its first call, not at import.
 
     Parameters
     ----------
     function : callable
-        The function.
+        The function to compile.
     signature : numba signature
         Types of its result and arguments.
     """
@@ -296,7 +306,7 @@ def _all_below(order, n):
     return lowest >= 0 and highest < n
 
 
-#: Whether all places are those of n rows.
+#: Whether all indices are in the range of n rows.
 _within = Routine(_all_below, types.boolean(integers, types.int64))
 
 
@@ -305,7 +315,7 @@ class Rows(Protocol):
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What compiled code reads."""
+        """The arrays that compiled code reads."""
 
     @property
     def width(self) -> int:
@@ -315,21 +325,21 @@ class Rows(Protocol):
 
 
 class Kernel:
-    """A compiled loop over rows in a given order, built on the first call for each type of rows.
+    """A compiled loop over rows in a given order. It is compiled on the first call for each type of rows.
 
-    Compiled code does not look where it reads and writes. So rows are checked when they are made, and here it is
-    checked that the other arguments fit them. The signature is explicit, so that the same kernel takes arrays that may
-    be written and read-only ones (memory maps).
+    Compiled code does not check where it reads and writes. Rows are therefore checked when they are made, and each call
+    checks that the other arguments fit the rows. The signature is explicit, so that the same kernel takes both writable
+    and read-only arrays (memory maps).
 
     Parameters
     ----------
     function : callable
-        The loop; its first arguments are a tuple of arrays, the rows, and the order in which they are taken.
+        The loop. Its first two arguments are the rows, as a tuple of arrays, and the order in which to take them.
     returns : numba type
         Type of the result.
     *arguments : numba types
-        Types of the arguments after the order. Flags have one entry for each row, `Wide` arguments a column for each
-        feature.
+        Types of the arguments after the order. An argument of type `flags` has one entry for each row, a `Wide` one
+        has one column for each feature.
     """
 
     def __init__(self, function: Callable, returns: types.Type, *arguments: types.Type | Wide):
@@ -342,15 +352,19 @@ class Kernel:
 
     def __call__(self, rows: Rows, order: np.ndarray, *arguments: Any) -> Any:
         if not _within(order, len(rows)):
-            raise ValueError(f"the order names rows that are not there: there are {len(rows)} rows")
+            raise ValueError(
+                f"order must hold row indices, but there are {len(rows)} rows; got {order.min()} to {order.max()}"
+            )
         if any(len(arguments[k]) != len(rows) for k in self.labels):
             raise ValueError(f"there must be one label for each of the {len(rows)} rows")
         if any(arguments[k].shape[1] != rows.width for k in self.wide):
-            raise ValueError(f"the rows have {rows.width} features, the weights are for others")
+            raise ValueError(
+                f"the rows have {rows.width} features; give weights with as many columns"
+            )
         arrays = rows.arrays
         key = tuple((part.dtype.char, part.ndim) for part in arrays)
         if key not in self.compiled:
-            with _compiling:  # threads that come together compile once
+            with _compiling:  # threads that arrive together compile it once
                 if key not in self.compiled:
                     self.compiled[key] = self._compile(arrays)
         return self.compiled[key](arrays, order, *arguments)

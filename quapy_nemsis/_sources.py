@@ -1,4 +1,4 @@
-"""What identifies a state of the sources: whatever is kept on disk and depends on them is kept under their digest."""
+"""A digest of source files. Anything kept on disk that depends on the sources is kept under this digest."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 @lru_cache(maxsize=32)
 def source_digest(*paths: Path) -> str:
-    """SHA-256 over names and contents of Python sources, in hexadecimal; read once a process.
+    """Return the SHA-256 digest of names and contents of Python sources; they are read once per process.
 
     Parameters
     ----------
     *paths : Path
-        Folders, of which all ``*.py`` files at any depth count, or single files; this package if none are given.
+        Single files, or folders, which stand for all ``*.py`` files below them. The default is this package.
 
     Returns
     -------
     str
-        64 digits. Names count from the given folder on, so a copy elsewhere has the same.
+        64 hexadecimal digits. Names begin with that of the given folder, so a copy elsewhere has the same digest.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def source_digest(*paths: Path) -> str:
     """
     digest = hashlib.sha256()
     for path in paths or (Path(__file__).parent,):
-        # An editor's locks are links to nowhere that are named like sources.
+        # Lock files of some editors are named like sources, but are links that point nowhere.
         files = filter(Path.is_file, path.rglob("*.py")) if path.is_dir() else [path]
         named = {file.relative_to(path.parent).as_posix(): file for file in files}
         for name in sorted(named):

@@ -7,8 +7,8 @@ name                  reward r(m)             derivative r'(m)
 ``logistic``          1 − ln(1 + exp(−m))     1 / (1 + exp(m))
 ====================  ======================  ==========================
 
-The paper (section 3, "Examples of Surrogate Reward Functions") prints max(1, m) for the hinge reward; that
-is convex, so the minimum is meant. A new surrogate is one more entry of `SURROGATES`: kernels know it by its place.
+The paper (section 3, "Examples of Surrogate Reward Functions") prints max(1, m) for the hinge reward. That is convex,
+so the minimum is meant. To add a surrogate, add an entry to `SURROGATES`; kernels select it by its position.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _hinge(margin: float) -> float:
 
 
 def _hinge_slope(margin: float) -> float:
-    # At the kink, the derivative from the right.
+    # At the kink m = 1 this is the derivative from the right.
     return 1.0 if margin < 1.0 else 0.0
 
 
@@ -42,7 +42,7 @@ def _logistic_slope(margin: float) -> float:
 
 
 class Surrogate(NamedTuple):
-    """A surrogate, as functions of the margin."""
+    """A surrogate reward and its derivative, as functions of the margin."""
 
     reward: Callable[[float], float]
     slope: Callable[[float], float]
@@ -55,7 +55,7 @@ SURROGATES: dict[str, Surrogate] = {
 
 
 def _chosen_by(functions: list[Callable[[float], float]]) -> Callable[[int, float], float]:
-    """A compilable function of a place in the list and a margin; NaN for a place that is not in it."""
+    """Return a compilable function of a position in the list and a margin; an unknown position gives NaN."""
     chosen: Callable[[int, float], float] = _none
     for place in reversed(range(len(functions))):
         chosen = _before(place, jitable(functions[place]), chosen)
@@ -79,13 +79,13 @@ def _before(
     return chosen
 
 
-#: Reward and slope of a margin, by the surrogate's place in `SURROGATES`.
+#: Reward and slope at a margin, for the surrogate at a given position in `SURROGATES`.
 reward = _chosen_by([surrogate.reward for surrogate in SURROGATES.values()])
 slope = _chosen_by([surrogate.slope for surrogate in SURROGATES.values()])
 
 
 def surrogate_code(name: str) -> int:
-    """Place of a surrogate, by which kernels know it.
+    """Position of a surrogate in `SURROGATES`, by which kernels select it.
 
     Examples
     --------

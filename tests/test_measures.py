@@ -311,7 +311,7 @@ def test_lookup():
         (lambda: BA().score([0, 1], [0]), ValueError, "equal length"),
         (lambda: BA().score([1, 1], [1, 1]), ValueError, r"exactly two classes; got \[1\]"),
         (lambda: BA().score([0, 1, 2], [0, 1, 1]), ValueError, "exactly two classes"),
-        (lambda: BA().score([0, 1], [0, 3]), ValueError, r"y_true has not: \[3\]"),
+        (lambda: BA().score([0, 1], [0, 3]), ValueError, r"y_true does not have: \[3\]"),
         (lambda: BA().score([0, 1], [0, 1], pos_label=7), ValueError, "pos_label 7"),
         (lambda: Measure().value(0.5, 0.5, 0.5), TypeError, "abstract"),
     ],

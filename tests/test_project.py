@@ -58,8 +58,11 @@ def imports(path):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from names
+            # "from package import module" needs only the module, not what the package exports.
+            if not all((ROOT / (name.replace(".", "/") + ".py")).exists() for name in names):
+                yield node.module
 
 
 def test_every_module_has_its_layer():
@@ -80,6 +83,30 @@ def test_imports_point_one_way(name, path):
         inner = module.removeprefix("quapy_nemsis.")
         if inner in every and module != inner:
             assert inner in below, f"{name} imports {inner}, which is not below it"
+
+
+def architecture():
+    """The rows of the table of modules in docs/architecture.md: lists of names, such as ["merging", "distributed"]."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.split("| module |")[1].split("\n\n")[0]
+    for row in table.splitlines()[2:]:
+        names = re.findall(r"`([\w.]+)`", row.split("|")[1])
+        package = names[0].rpartition(".")[0]
+        yield [package + name if name.startswith(".") else name for name in names]
+
+
+def test_every_module_is_in_the_table_of_the_architecture():
+    named = [name for row in architecture() for name in row]
+    assert sorted(named) == sorted(name for name, _ in modules())
+
+
+def test_imports_point_up_the_table_of_the_architecture():
+    row_of = {name: i for i, row in enumerate(architecture()) for name in row}
+    for name, path in modules():
+        for module in imports(path):
+            inner = module.removeprefix("quapy_nemsis.")
+            if inner != module and inner in row_of:
+                assert row_of[inner] <= row_of[name], f"{name} imports {inner}"
 
 
 @pytest.mark.parametrize("name", quapy_nemsis.__all__)

@@ -1,4 +1,4 @@
-"""Scores of rows, and sums of rows: what a mini-batch step needs of the data."""
+"""Scores of rows and weighted sums of rows: the two operations of a mini-batch step on the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _score(rows, order, w, b, out):
 
 
 def _add(rows, order, factors, w):
-    """Add the rows in ``order`` to w, each times its factor."""
+    """Add the rows in ``order`` to w, each multiplied by its factor."""
     for at in range(order.shape[0]):
         if factors[at] != 0.0:
             axpy(rows, order[at], factors[at], w, np.uint64(0))

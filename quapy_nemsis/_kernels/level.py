@@ -21,12 +21,15 @@ from quapy_nemsis._jit import (
 from quapy_nemsis._kernels.rows import AHEAD, dot, prefetch
 from quapy_nemsis.surrogates import reward
 
-#: Rewards of each class, and how many points they are of.
+#: Sum of the rewards and number of points, for each class.
 SUMS = Record(sums=("reward_pos", "positives", "reward_neg", "negatives"))
 
 
 def _level(rows, order, positive, reward_kind, counts, bound, w, b, sums, taken):
-    """Add the rewards of ``rows`` in ``order``, for one model per row of ``w`` (see `quapy_nemsis._kernels.nemsis`)."""
+    """Add up the rewards of ``rows`` in ``order``, with one model per row of ``w``.
+
+    ``taken`` must be zeros at the start. It counts the points of each model, and stops where a score is not finite.
+    """
     n_learners = np.uint64(taken.shape[0])
     total = order.shape[0]
     for at in range(total):

@@ -1,22 +1,23 @@
 """The NEMSIS step (Algorithm 1 of the paper), one point at a time, over rows in any given order.
 
-Any number of learners that differ in step size, radius or parameters of the measure learn together: a row comes from
-memory once, what depends on the point alone is computed once, and the processor overlaps the learners' steps.
+Any number of learners can learn together if they differ only in step size, radius or parameters of the measure. Each
+row is then read from memory once, quantities that depend only on the point are computed once, and the processor
+overlaps the learners' steps.
 
-The state of a learner between two points is three arrays and a record, so that a stream can be cut anywhere:
+The state of a learner between two points is three arrays and a record. A stream can therefore be cut anywhere.
 
-* ``v``: the weights without their scale, w = scale·v. A projection changes the scale only.
-* ``correction``, ``previous``: sums for the averaged model, see below.
+* ``v``: the weights without their scale, w = scale·v. A projection changes only the scale.
+* ``correction``, ``previous``: the average correction and the previous window sum for the averaged model, see below.
 * ``numbers``: a record of `NUMBERS`, all float64 (counts are exact up to 2**53).
 
-Averaging without a dense addition per step: with S the sum of the scales of the iterates since the average began,
-and c_j·x_j the change of v at step j, the sum of these iterates is
+Averaging needs no dense addition per step. Let S be the sum of the scales of the iterates since the average began, and
+c_j·x_j the change of v at step j. The sum of these iterates is
 
     Σ w = S·v − correction,    correction = Σ_j S_j·c_j·x_j,
 
-where S_j is S just before step j. So only rows that change the weights touch ``correction``. The suffix average begins
-anew at every power of two and keeps the finished window in ``previous``: together the two windows hold at least the
-last half of all iterates, wherever the stream stops.
+where S_j is S just before step j. So only rows that change the weights touch ``correction``. The suffix average starts
+again at every power of two and keeps the sum of the finished window in ``previous``. Wherever the stream stops, the two
+windows together hold at least the last half of all iterates.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from quapy_nemsis.measures.contract import (
 )
 from quapy_nemsis.surrogates import reward, slope
 
-#: What a learner has counted and where it stands. Sums add up when learners are merged, means are averaged, and the
-#: rest follows from the weights.
+#: Counts, estimates and position of a learner. When learners are merged, sums add up and means are averaged. The
+#: derived numbers are computed from the weights.
 NUMBERS = Record(
     sums=(
         "steps",  # points seen
@@ -62,11 +63,11 @@ NUMBERS = Record(
         "scale",
         "norm2",  # v·v
         "scale_sum",  # S
-        "intercept_sum",  # of the iterates since the average began
-        "intercept_previous",  # the same, of the finished window
+        "intercept_sum",  # sum of the intercepts since the average began
+        "intercept_previous",  # sum of the intercepts of the finished window
     ),
 )
-#: A learner's parameters, as the kernel takes them. Learners that learn together differ in the first two only.
+#: Parameters of a learner for the kernel. Learners that learn together may differ only in the first two.
 OPTIONS = np.dtype(
     [
         ("eta0", np.float64),
@@ -82,19 +83,20 @@ OPTIONS = np.dtype(
 )
 LAST, ALL, SUFFIX = 0, 1, 2
 
-# Before the scale falls below this, v is multiplied out and S·v moves to the correction, so that S begins anew:
-# S·v − correction cancels as many digits as the scale has shrunk by since S began.
+# Before the scale falls below this, v is multiplied by the scale, S·v moves to the correction, and S starts again at 0.
+# Otherwise S·v − correction would cancel as many digits as the scale has lost since S started.
 _SMALLEST_SCALE = 1e-4
-# Every so many points v·v is summed afresh, so that rounding errors of its updates do not pile up.
+# v·v is recomputed every 2**16 points, so that the rounding errors of its updates do not accumulate.
 _RENORM_MASK = (1 << 16) - 1
 
 
 def _nemsis(
     rows, order, positive, callback, asks, options, v, correction, previous, numbers, taken
 ):
-    """Learn ``rows`` in ``order`` with one learner per row of the state's arrays; all have seen the same points.
+    """Learn ``rows`` in ``order``, with one learner per row of the state arrays; all must have seen the same points.
 
-    ``taken``, zeros before, counts the points of each; a learner whose score is not finite stops there for good.
+    ``taken`` must be zeros at the start. It counts the points that each learner has learned; a learner stops for good
+    at the first score that is not finite.
     """
     reward_kind, average = options[0].reward, options[0].average
     counts, monotone = options[0].counts != 0, options[0].monotone != 0
@@ -140,7 +142,7 @@ def _nemsis(
                 own.scale_sum = 0.0
                 own.intercept_sum = 0.0
 
-            # Estimates from the points before this one; a class not seen yet counts as reward 0 (line 1).
+            # Estimates from the points before this one; a class not seen yet has reward 0 (line 1).
             P = own.reward_pos * past_pos
             N = own.reward_neg * past_neg
             # Lines 15-17: the duals are gradients (the paper's appendix A).
@@ -186,7 +188,7 @@ def _nemsis(
                     axpy2(rows, i, c, v, scale_sum * c, correction, k)
                 norm2 = max(grown, 0.0)
                 if fit_intercept:
-                    # As for a feature of value 1, or of the rows' size where that is smaller: it would drown them.
+                    # The intercept acts like a feature of value 1, or smaller if the rows are: else it would dominate.
                     b += step * own.sizes * over_t
                     own.intercept = b
                 if scale * scale * norm2 > radius2:

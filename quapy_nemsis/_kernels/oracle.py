@@ -1,11 +1,12 @@
-"""The separation oracle: the search for the constraint that a structural learner violates most.
+"""The separation oracle: a search for the constraint that a structural learner violates most.
 
 With scores f(x_i) and labels y_i = ±1, a labelling ȳ with FN misses and FP false alarms violates its constraint by
 
-    H(ȳ) = Δ(FN, FP) − (1/|S|) Σ (y_i − ȳ_i) f(x_i),
+    H(ȳ) = Δ(FN, FP) − (1/|S|) Σ (y_i − ȳ_i) f(x_i).
 
-which for given FN and FP is greatest if the misses are the positives of lowest score and the false alarms the negatives
-of highest score. So H = Δ(FN, FP) + A(FN) + B(FP), with A and B partial sums of sorted scores, both concave.
+For given FN and FP, H is greatest if the misses are the positives with the lowest scores and the false alarms are the
+negatives with the highest scores. So H = Δ(FN, FP) + A(FN) + B(FP), where A and B are partial sums of sorted scores and
+both are concave.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from quapy_nemsis.measures.contract import (
 )
 from quapy_nemsis.measures.formulas import smoothing
 
-# Cells of the (FN, FP) grid that are looked at one by one.
+# Blocks of the (FN, FP) grid with at most this many cells are searched cell by cell.
 _LEAF = 16
 
 
 @jitable
 def _loss(callback, ask, misses, alarms, shift, n_pos, n_neg):
-    """Δ with rates of so many misses and false alarms, and a count that is off by ``shift`` points."""
+    """Δ at the rates of the given misses and false alarms, for a predicted count that is ``shift`` points too low."""
     total = n_pos + n_neg
     ask[0, LOSS_RECALL_POS] = 1.0 - misses / n_pos
     ask[0, LOSS_RECALL_NEG] = 1.0 - alarms / n_neg
@@ -41,7 +42,7 @@ def _loss(callback, ask, misses, alarms, shift, n_pos, n_neg):
 
 
 def _tabulate(callback, ask, n_pos, n_neg, table):
-    """Write Δ of a loss that only counts, for 0, 1, … n₊ + n₋ predicted positives."""
+    """Write Δ of a prevalence-only loss for 0, 1, … n₊ + n₋ predicted positives to ``table``."""
     for k in range(table.shape[0]):
         misses, alarms = max(n_pos - k, 0), max(k - n_pos, 0)
         table[k] = _loss(callback, ask, misses, alarms, misses - alarms, n_pos, n_neg)
@@ -49,11 +50,11 @@ def _tabulate(callback, ask, n_pos, n_neg, table):
 
 @jitable
 def _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, a0, a1, b0, b1):
-    """At least H for all FN in [a0, a1] and FP in [b0, b1]."""
+    """Return an upper bound of H for all FN in [a0, a1] and FP in [b0, b1]."""
     if not bounded:
         return np.inf
     n_pos, n_neg = gain_pos.shape[0] - 1, gain_neg.shape[0] - 1
-    # The worst rates of the block with the worst counts of it; A and B at their peaks or the nearest edge.
+    # Combine the worst rates and the worst counts of the block; take A and B at their peaks or the nearest edge.
     over = _loss(callback, ask, a1, b1, a0 - b1, n_pos, n_neg)
     under = _loss(callback, ask, a1, b1, a1 - b0, n_pos, n_neg)
     a, b = min(max(peaks[0], a0), a1), min(max(peaks[1], b0), b1)
@@ -61,22 +62,22 @@ def _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, a0, a1, b0, b1):
 
 
 def _search(callback, ask, gain_pos, gain_neg, bounded, found):
-    """Maximum of Δ(FN, FP) + A(FN) + B(FP) over the grid, by branch and bound; FN and FP go to ``found``.
+    """Return the maximum of Δ(FN, FP) + A(FN) + B(FP) over the grid, and write its FN and FP to ``found``.
 
-    Blocks of the grid are halved until they are small or cannot hold the maximum. With bounds this takes about
-    n₊ + n₋ steps as a rule (and n₊·n₋ at worst), without them n₊·n₋.
+    This is a branch-and-bound search. Blocks of the grid are halved until they are small or cannot hold the maximum.
+    With bounds, this usually takes about n₊ + n₋ steps (n₊·n₋ in the worst case); without bounds, it takes n₊·n₋.
     """
     n_pos, n_neg = gain_pos.shape[0] - 1, gain_neg.shape[0] - 1
     peaks = (np.argmax(gain_pos), np.argmax(gain_neg))
     best = -np.inf
-    # Places to begin with: what is there, the highest gains, and all wrong.
+    # Starting points: the previous result, the highest gains, and three corners with all of a class wrong.
     for a, b in ((found[0], found[1]), peaks, (0, n_neg), (n_pos, 0), (n_pos, n_neg)):
         value = _loss(callback, ask, a, b, a - b, n_pos, n_neg) + gain_pos[a] + gain_neg[b]
         if value > best:
             best = value
             found[0], found[1] = a, b
 
-    # Blocks (a0, a1, b0, b1) still to be looked at, with their bounds. Each halving leaves one behind.
+    # Stack of blocks (a0, a1, b0, b1) still to be searched, with their bounds. Each halving adds at most one block.
     blocks = np.empty((130, 4), dtype=np.int64)
     bounds = np.empty(130)
     blocks[0] = (0, n_pos, 0, n_neg)
@@ -104,7 +105,7 @@ def _search(callback, ask, gain_pos, gain_neg, bounded, found):
             first, second = (a0, a1, b0, middle), (a0, a1, middle + 1, b1)
         low = _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, *first)
         high = _bound(callback, ask, gain_pos, gain_neg, peaks, bounded, *second)
-        # The more promising half is looked at first.
+        # The half with the higher bound is searched first.
         if low > high:
             first, second, low, high = second, first, high, low
         for block, bound in ((first, low), (second, high)):

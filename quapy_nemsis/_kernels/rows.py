@@ -2,8 +2,8 @@
 
 *Rows* hold a tuple of arrays: ``(X,)`` with X two-dimensional and C-ordered, or the CSR parts
 ``(data, indices, indptr)``. The compiled functions below pick the implementation from the tuple's type while the
-kernel compiles, so a kernel is written once and no matrix is ever copied. Compiled code does not look where it reads,
-so everything it takes for granted is checked when the rows are made.
+kernel compiles, so a kernel is written once and no matrix is ever copied. Compiled code does not check where it reads,
+so everything it relies on is checked when the rows are made.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import scipy.sparse
 
 from quapy_nemsis._jit import intrinsic, ir, overload, types
 
-#: How many rows ahead of the current one memory is asked for.
+#: Rows are prefetched this many rows ahead of the current one.
 AHEAD = 8
-# In steps of how many entries (a cache line of float64), and up to how many: the hardware sees to the rest of a row.
+# Prefetch every _STEP-th entry (a cache line of float64), up to _MOST; the hardware prefetches the rest of a row.
 _STEP = 8
 _MOST = 128
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a matrix as kernels take them; `as_rows` checks what it is given."""
+    """Rows of a matrix, in the form that kernels take. Make them with `as_rows`, which checks the matrix."""
 
     #: ``(X,)`` or ``(data, indices, indptr)``.
     arrays: tuple[np.ndarray, ...]
@@ -37,20 +37,20 @@ class Rows:
         return len(last) - (len(self.arrays) == 3)
 
     def take(self, order: np.ndarray) -> Rows:
-        """Copies of some rows, in a given order."""
+        """Copy some rows, in the given order."""
         match self.arrays:
             case (X,):
                 return Rows((X[order],), self.width)
             case (data, indices, indptr):
                 lengths = np.diff(indptr)[order]
                 bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(indptr.dtype)
-                # Where each entry comes from: the beginning of its row, and how far into it.
+                # Source position of each entry: the start of its row plus its offset within the row.
                 entries = np.arange(bounds[-1]) + np.repeat(indptr[order] - bounds[:-1], lengths)
                 return Rows((data[entries], indices[entries], bounds), self.width)
-        raise TypeError(f"rows are one array or three; got {len(self.arrays)}")
+        raise TypeError(f"rows must have one array or three; got {len(self.arrays)}")
 
     def checked(self) -> Rows:
-        """The rows, if `as_rows` would take them."""
+        """Check the rows with `as_rows` and return them."""
         return as_rows(self.matrix())
 
     def matrix(self) -> Any:
@@ -61,7 +61,7 @@ class Rows:
 
 
 def as_rows(X: Any) -> Rows:
-    """Rows of a C-ordered dense or canonical CSR matrix, checked but not copied."""
+    """Return the rows of a C-ordered dense matrix or a canonical CSR matrix, checked but not copied."""
     if scipy.sparse.issparse(X):
         check_compressed(X)
         arrays: tuple[np.ndarray, ...] = (X.data, X.indices, X.indptr)
@@ -69,14 +69,14 @@ def as_rows(X: Any) -> Rows:
     else:
         arrays, fine = (X,), X.ndim == 2
     if not fine or not all(part.dtype.isnative and part.flags.c_contiguous for part in arrays):
-        raise ValueError("rows must be C-ordered arrays of the machine's own number types")
+        raise ValueError("rows must be a C-ordered matrix of numbers in native byte order")
     if arrays[0].dtype not in (np.float64, np.float32):
-        raise ValueError(f"rows must be float64 or float32; got {arrays[0].dtype}")
+        raise ValueError(f"rows must be float64 or float32; got {arrays[0].dtype}: convert them")
     return Rows(arrays, X.shape[1])
 
 
 def check_compressed(X: Any) -> None:
-    """Refuse a CSR, CSC or BSR matrix whose indices point outside of it."""
+    """Raise ValueError for a CSR, CSC or BSR matrix whose indices are out of range."""
     if X.format == "bsr":
         X.check_format(full_check=True)
         return
@@ -86,7 +86,7 @@ def check_compressed(X: Any) -> None:
         raise ValueError(f"indices of a sparse matrix must be integers; got {indices.dtype}")
     if indptr.shape != (n + 1,) or indptr[0] != 0 or (indptr[:-1] > indptr[1:]).any():
         raise ValueError(
-            "indptr of a sparse matrix must rise from 0, with one entry more than rows"
+            "indptr of a sparse matrix must start at 0, never fall, and have one more entry than rows"
         )
     if not indptr[-1] == len(indices) == len(X.data):
         raise ValueError(
@@ -101,7 +101,7 @@ def check_compressed(X: Any) -> None:
 
 
 def join_rows(first: Rows, second: Rows) -> Rows:
-    """Rows followed by further rows; dense ones become CSR if the others are."""
+    """Join rows with further rows; if either is CSR, the result is CSR."""
     kinds = {len(first.arrays), len(second.arrays)}
     dtype = np.result_type(first.arrays[0], second.arrays[0])
     matrices = [rows.matrix() for rows in (first, second)]
@@ -112,7 +112,7 @@ def join_rows(first: Rows, second: Rows) -> Rows:
 
 @intrinsic
 def _prefetch(typingctx, array, index):
-    """Ask the memory for the cache line of ``array.ravel()[index]`` (LLVM's prefetch, read, keep)."""
+    """Prefetch the cache line of ``array.ravel()[index]`` (with LLVM's prefetch, for reading, to be kept)."""
 
     def codegen(context, builder, signature, args):
         array_type = signature.args[0]
@@ -131,7 +131,7 @@ def _prefetch(typingctx, array, index):
 
 
 def prefetch(rows, i):
-    """Ask the memory for (the beginning of) row i."""
+    """Prefetch row i, or its beginning if it is long."""
 
 
 def dot(rows, i, v, k):
@@ -143,11 +143,11 @@ def axpy(rows, i, c, v, k):
 
 
 def axpy2(rows, i, c, v, d, u, k):
-    """Add c·x to v[k] and d·x to u[k], for row x = X[i], in one walk."""
+    """Add c·x to v[k] and d·x to u[k], for row x = X[i], in one loop."""
 
 
 def _implement(interface, n_arrays, fastmath):
-    """Register the decorated function for compiled calls of ``interface`` with rows of so many arrays."""
+    """Register the decorated function for compiled calls of ``interface`` with rows of ``n_arrays`` arrays."""
 
     def register(implementation):
         def choose(rows, *rest):
@@ -161,13 +161,13 @@ def _implement(interface, n_arrays, fastmath):
 
 
 def _dense(interface):
-    # Sums over a dense row may be reordered, which lets the compiler vectorise them.
+    # Sums over a dense row may be reordered, so that the compiler can vectorise them.
     return _implement(interface, 1, {"reassoc", "contract", "nsz"})
 
 
 def _csr(interface):
-    # Over a CSR row they may not: vectorised they would need gathers, which are slower. Indices are taken as unsigned
-    # below, which spares a test for negative ones at every access.
+    # Sums over a CSR row may not be reordered: vectorised, they would need gathers, which are slower. Indices are used
+    # as unsigned below, which saves a test for negative indices at every access.
     return _implement(interface, 3, {"contract"})
 
 

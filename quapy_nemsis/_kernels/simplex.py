@@ -1,4 +1,4 @@
-"""A small quadratic programme: the dual of a cutting-plane learner."""
+"""A solver for small quadratic programmes: the dual problem of a cutting-plane learner."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from quapy_nemsis._jit import Routine, real, reals, tables, types
 
 
 def _minimise(gram, linear, alpha, tolerance, max_iter):
-    """Minimise ½·αᵀGα − l·α over the α ≥ 0 whose sum is that of the given ones, which it begins with.
+    """Minimise ½·αᵀGα − l·α over all α ≥ 0 with the sum of the given ``alpha``, which is the starting point.
 
-    Two coordinates at a time (SMO): the one of least slope grows at the expense of the one that gains most. Stops when
-    no slope of a positive coordinate is more than ``tolerance`` above the least; the value is then within ``tolerance``
-    times the sum of the minimum. Returns the number of steps.
+    Each step changes two coordinates (SMO): the one with the lowest slope grows, and the one that gives the greatest
+    gain shrinks. Stops when no slope of a positive coordinate is more than ``tolerance`` above the lowest slope. The
+    value is then within ``tolerance`` times the sum of α of the minimum. Returns the number of steps.
     """
     m = alpha.shape[0]
     slope = np.empty(m)

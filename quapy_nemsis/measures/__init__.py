@@ -1,6 +1,6 @@
-"""The measures a quantifier can be trained for, and evaluated with.
+"""The measures that a quantifier can be trained for or evaluated with.
 
-Notation, as in the paper: P and N are the mean rewards on positives and on negatives (with the 0-1 reward, the
+The notation is the paper's. P and N are the mean rewards on positives and on negatives (with the 0-1 reward, the
 true positive and the true negative rate), p is the share of positives and n = 1 − p. Then
 
 * p̂ = p·P + n·(1 − N) is the prevalence that classify-and-count estimates, n̂ = 1 − p̂;
@@ -8,12 +8,12 @@ true positive and the true negative rate), p is the share of positives and n = 1
 * s(v) = (v + ε)/(1 + 2ε) smooths a share; with ε = 1/(2|S|) it is the smoothing of `quapy.error`.
 
 A *nested concave* measure is Ψ(ζ₁(P, N), ζ₂(P, N)) with three concave functions (Table 1 of the paper). NEMSIS
-needs nothing of it but their values and gradients. A *pseudo-concave* measure is P_class/P_quant with P_class concave
-and P_quant convex and positive (Table 2); SCAN and CAN optimise it through the valuations P_class − v·P_quant. Outside
-the domain of a logarithm, a root or a ratio (surrogate rewards may be negative) a function is taken at the nearest
-point of its domain.
+needs only their values and gradients. A *pseudo-concave* measure is P_class/P_quant with P_class concave and P_quant
+convex and positive (Table 2); SCAN and CAN optimise it through the valuations P_class − v·P_quant. Rates may lie
+outside the domain of a logarithm, a root or a ratio, because surrogate rewards may be negative. The function is then
+evaluated at the nearest point of its domain.
 
-`make_measure`, `NestedConcave` and `PseudoConcave` make custom measures, out of functions of yours.
+`make_measure`, `NestedConcave` and `PseudoConcave` build custom measures from Python functions.
 
 Examples
 --------

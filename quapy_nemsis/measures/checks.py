@@ -1,4 +1,4 @@
-"""Checks of functions that users write: each refusal is one sentence that names the function and the point or line."""
+"""Checks of user-written functions. Each message is one sentence that names the function and the point or line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _number(function: Callable, what: str, names, point, p: float, theta: np.nda
 
 
 def _check_form(function: Callable, what: str, arguments: str, n_results: int) -> None:
-    """Number of arguments, then whether numba can compile it and to what."""
+    """Check the number of arguments, then that numba can compile the function, then what it returns."""
     signature = inspect.signature(function)
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     if kinds != [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 4:
@@ -54,7 +54,7 @@ def _check_form(function: Callable, what: str, arguments: str, n_results: int) -
 
 
 def _check_curvature(function, what, names, points, p, theta, sign: float) -> bool:
-    """Midpoint test on all pairs of points (sign 1: concave, −1: convex); whether it is affine on them."""
+    """Test midpoints of all pairs of points (sign 1: concave, −1: convex); return whether it is affine on them."""
     values = [_number(function, what, names, point, p, theta) for point in points]
     room = 1e-9 * max(1.0, np.max(np.abs(values)))
     affine = True
@@ -66,7 +66,8 @@ def _check_curvature(function, what, names, points, p, theta, sign: float) -> bo
             shape = "concave" if sign > 0 else "convex"
             raise ValueError(
                 f"{what} is not {shape}: halfway between ({', '.join(names)}) = ({a[0]:.3g}, {a[1]:.3g}) and "
-                f"({b[0]:.3g}, {b[1]:.3g}) at p={p:g} it {'sags' if sign > 0 else 'bulges'} by {abs(bend):.3g}"
+                f"({b[0]:.3g}, {b[1]:.3g}) at p={p:g} it is "
+                f"{abs(bend):.3g} {'below' if sign > 0 else 'above'} the chord"
             )
     return affine
 
@@ -82,7 +83,7 @@ def _check_gradient(function, gradient, what, names, points, p, theta) -> None:
             if not abs(float(given[i]) - slope) <= 1e-4 * max(1.0, abs(slope)):
                 raise ValueError(
                     f"the gradient of {what} disagrees with its values at {_at(names, point, p)}: "
-                    f"∂{names[i]} is {float(given[i]):.6g}, differences give {slope:.6g}"
+                    f"∂{names[i]} is {float(given[i]):.6g}, but differences give {slope:.6g}"
                 )
 
 
@@ -92,11 +93,11 @@ def _square(low: float, high: float, size: int = 5) -> list[np.ndarray]:
 
 
 def _check_rates(function, gradient, what, theta, h, sign) -> None:
-    """A function of the rates: its form, values, curvature and gradient."""
+    """Check a function of the rates: its form, values, curvature and gradient."""
     _check_form(function, what, "P, N, p, theta", 1)
     if gradient is not None:
         _check_form(gradient, f"the gradient of {what}", "P, N, p, theta", 2)
-    # Given gradients are called at the rates as they are, edges included; differences stay inside.
+    # A given gradient is called at the rates themselves, edges included; differences stay inside the edges.
     low = 0.0 if gradient is not None else h
     for p in _SHARES:
         _check_curvature(function, what, _RATES, _square(low, 1 - low), p, theta, sign)
@@ -118,7 +119,7 @@ def check_nested(
     h: float,
     called: tuple[str, str, str],
 ) -> bool:
-    """Check Ψ, ζ₁, ζ₂; return whether Ψ is affine wherever the other two can take it."""
+    """Check Ψ, ζ₁ and ζ₂; return whether Ψ is affine on the values that ζ₁ and ζ₂ take."""
     psi, zeta1, zeta2 = functions
     d_psi, d_zeta1, d_zeta2 = gradients or (None, None, None)
     _check_rates(zeta1, d_zeta1, called[1], theta, h, 1.0)
@@ -158,7 +159,9 @@ def check_pseudo(
     m, M = bounds or (0.0, np.inf)
     for p, point in itertools.product(_SHARES, _square(h, 1 - h)):
         if _number(p_class, "p_class", _RATES, point, p, theta) < 0.0:
-            raise ValueError(f"p_class must not be negative; it is at {_at(_RATES, point, p)}")
+            raise ValueError(
+                f"p_class must not be negative; it is negative at {_at(_RATES, point, p)}"
+            )
         value = _number(p_quant, "p_quant", _RATES, point, p, theta)
         if not value > 0.0:
             raise ValueError(

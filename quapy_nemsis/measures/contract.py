@@ -1,24 +1,24 @@
-"""What a measure is, for those who use one and for those who write one, and how it talks to a kernel.
+"""What a measure is: its interface for users, its interface for authors, and how it exchanges data with kernels.
 
-**Writing a measure.** A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)) is a subclass of `NestedMeasure` whose attribute
-`functions` holds three functions that numba can compile, of the rates P and N, the share of positives p, the smoothing
-ε and an array of the measure's own parameters:
+**Writing a measure.** A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)) is a subclass of `NestedMeasure`. Its attribute
+`functions` holds three functions that numba can compile. They take the rates P and N, the share of positives p, the
+smoothing ε and an array with the parameters of the measure:
 
 * ``values(P, N, p, eps, theta)`` returns (ζ₁, ζ₂);
 * ``outer(x, y, p, eps, theta)`` returns Ψ(x, y);
-* ``gradient(P, N, x, y, p, eps, theta)`` returns (∂ζ₁/∂P, ∂ζ₁/∂N, ∂ζ₂/∂P, ∂ζ₂/∂N, ∂Ψ/∂x, ∂Ψ/∂y), which is what lines
-  15-17 of the paper's algorithm need, in one call.
+* ``gradient(P, N, x, y, p, eps, theta)`` returns (∂ζ₁/∂P, ∂ζ₁/∂N, ∂ζ₂/∂P, ∂ζ₂/∂N, ∂Ψ/∂x, ∂Ψ/∂y). These are all the
+  derivatives that lines 15-17 of the paper's algorithm need.
 
 A pseudo-concave measure P_class/P_quant is a subclass of `PseudoMeasure` with the same functions for ζ₁ = P_class,
-ζ₂ = P_quant and Ψ(x, y) = x − v·y, where ``theta`` is (v, *parameters). The attributes `affine` and `separates_count`
-make things faster where they are True, and `prevalence_only` lets ties be broken by BA. All are False unless a measure
-says otherwise: then the results are right, and slower. (`make_measure`, `NestedConcave` and `PseudoConcave` need less,
-check what they are given, and find the gradients.)
+ζ₂ = P_quant and Ψ(x, y) = x − v·y, where ``theta`` is (v, *parameters). The attributes `affine`, `separates_count` and
+`prevalence_only` allow shortcuts where they are True, and `prevalence_only` also lets BA break ties. All are False by
+default, which is always correct, but slower. (`make_measure`, `NestedConcave` and `PseudoConcave` need less code, check
+the given functions, and compute the gradients.)
 
-**The memory between a measure and a kernel.** A kernel writes what it asks into an array, calls the measure, and reads
-the answer from the same array. It is laid out for K classes: `HEAD` numbers, then blocks of K numbers, one for each
-class, then the measure's parameters. With two classes, class 0 is the negative one and class 1 the positive one,
-R = (N, P), and the blocks of counted prevalences are not used: P and N determine them.
+**The memory between a measure and a kernel.** A kernel writes its question into an array, calls the measure, and reads
+the answer from the same array. The array is laid out for K classes: it has `HEAD` numbers, then blocks with one number
+for each class, then the measure's parameters. With two classes, class 0 is negative, class 1 is positive, and
+R = (N, P). The blocks of counted prevalences are then unused, because P and N determine them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from numpy.typing import ArrayLike
 from quapy_nemsis._jit import callback, carray, jitable
 from quapy_nemsis.measures.formulas import smoothing
 
-# What is asked (x, y, ε) and answered (ζ₁, ζ₂) once.
+# Numbers that do not depend on a class: the question has x, y and ε, the answer ζ₁ and ζ₂.
 (X, Y, EPS, ZETA1, ZETA2, HEAD) = range(6)
-# Blocks of one number for each class. Asked are the shares p, the recalls R and the counted prevalences q; answered are
-# the class gradients of the measure, by R and by q, and the gradients of ζ₁ and ζ₂.
+# Blocks with one number for each class. The question has the shares p, the recalls R and the counted prevalences q. The
+# answer has the class gradients of the measure, by R and by q, and the gradients of ζ₁ and ζ₂.
 (
     SHARES,
     RECALLS,
@@ -53,7 +53,7 @@ from quapy_nemsis.measures.formulas import smoothing
 
 
 def place(block: int, label: int = 0, n_classes: int = 2) -> int:
-    """Where the number of a class stands."""
+    """Index in the array of the number that a block holds for a class."""
     return HEAD + block * n_classes + label
 
 
@@ -65,7 +65,7 @@ ZETA1_POS, ZETA1_NEG = place(ZETA1_BY_RECALL, POSITIVE), place(ZETA1_BY_RECALL, 
 ZETA2_POS, ZETA2_NEG = place(ZETA2_BY_RECALL, POSITIVE), place(ZETA2_BY_RECALL, NEGATIVE)
 THETA = place(N_BLOCKS)
 
-# The same for a loss: it is asked the rates, the quantification error, the share and ε, and answers one number.
+# Layout for a loss: the question has the rates, the quantification error, the share and ε, the answer is one number.
 (LOSS_RECALL_POS, LOSS_RECALL_NEG, LOSS_D, LOSS_SHARE_POS, LOSS_EPS, LOSS, LOSS_THETA) = range(7)
 
 Value = tuple[float, tuple[float, float]]
@@ -79,7 +79,7 @@ LossFunction = Callable[[float, float, float, float, float, np.ndarray], float]
 
 
 class Functions(NamedTuple):
-    """The functions of a measure, as the head of this module describes them."""
+    """The three functions of a measure; the docstring of this module describes them."""
 
     values: Values
     outer: Outer
@@ -87,7 +87,7 @@ class Functions(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Mean rewards of the two classes, the share of positives, and the smoothing ε that goes with their number."""
+    """Mean rewards of the two classes, the share of positives, and the smoothing ε for the number of points."""
 
     P: float
     N: float
@@ -96,7 +96,7 @@ class Rates(NamedTuple):
 
     @classmethod
     def of(cls, reward_pos: float, positives: float, reward_neg: float, negatives: float) -> Rates:
-        """Rates out of sums of rewards and numbers of points; a class that does not occur has rate 0."""
+        """Compute rates from sums of rewards and numbers of points; a class that does not occur has rate 0."""
         total = max(positives + negatives, 1.0)
         return cls(
             float(reward_pos / max(positives, 1.0)),
@@ -108,9 +108,9 @@ class Rates(NamedTuple):
 
 @lru_cache(maxsize=256)
 def measure_callback(values: Values, gradient: Gradient, affine: bool, n_theta: int) -> Any:
-    """Compile a measure's functions into one that answers a kernel (see the head of this module).
+    """Compile the functions of a measure into one function for kernels (see the docstring of this module).
 
-    Without need of ζ₁ and ζ₂, where Ψ is affine, ``values`` is not called.
+    If Ψ is affine, kernels do not need ζ₁ and ζ₂, and ``values`` is not called.
     """
     length = THETA + n_theta
     values, gradient = jitable(values), jitable(gradient)
@@ -131,7 +131,7 @@ def measure_callback(values: Values, gradient: Gradient, affine: bool, n_theta: 
 
 @lru_cache(maxsize=256)
 def loss_callback(function: LossFunction, n_theta: int) -> Any:
-    """Compile a loss's ``f(P, N, d, p, eps, theta)`` into one that answers a kernel."""
+    """Compile the function ``f(P, N, d, p, eps, theta)`` of a loss into one for kernels."""
     length = LOSS_THETA + n_theta
     function = jitable(function)
 
@@ -163,7 +163,7 @@ def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int
     strange = np.setdiff1d(y_pred, classes)
     if len(strange):
         raise ValueError(
-            f"y_pred holds labels that y_true has not: {strange.tolist()}; "
+            f"y_pred holds labels that y_true does not have: {strange.tolist()}; "
             f"the classes are {classes.tolist()}"
         )
     if pos_label is None:
@@ -180,35 +180,35 @@ def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int
 class Measure:
     """A function of (P, N, p) that says how good a classifier is as a quantifier.
 
-    Measures are immutable values: two with the same parameters are equal, and they can be pickled and hashed.
+    Measures are immutable. Two measures of a class with the same parameters are equal. They can be pickled and hashed.
     """
 
-    #: False for errors such as CQB.
+    #: False for errors such as CQB, where lower is better.
     greater_is_better: ClassVar[bool] = True
 
     @property
     def key(self) -> str:
-        """The name without parameters."""
+        """Short name without parameters."""
         raise TypeError(f"{type(self).__name__} must have a key")
 
     @property
     def formula(self) -> str:
-        """The canonical expression, for tables."""
+        """Formula of the measure, shown in tables."""
         raise TypeError(f"{type(self).__name__} must have a formula")
 
     @property
     def prevalence_only(self) -> bool:
-        """Whether it depends on the predicted prevalence alone."""
+        """Whether the measure depends on the predicted prevalence alone."""
         return False
 
     @property
     def parameters(self) -> tuple[float, ...]:
-        """Values of the measure's own parameters."""
+        """Values of the parameters of the measure."""
         return tuple(float(getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
 
     @property
     def name(self) -> str:
-        """Short name; that of a built-in measure is accepted by `get_measure`.
+        """Short name with parameters. `get_measure` accepts the names of built-in measures.
 
         Examples
         --------
@@ -219,7 +219,7 @@ class Measure:
         return ":".join([self.key, *(f"{value!r}".removesuffix(".0") for value in self.parameters)])
 
     def value(self, P: float, N: float, p: float, eps: float = 0.0) -> float:
-        """Canonical value from the rates and the share of positives.
+        """Value of the measure, from the rates and the share of positives.
 
         Parameters
         ----------
@@ -244,14 +244,14 @@ class Measure:
         pos_label: Any = None,
         eps: float | None = None,
     ) -> float:
-        """Value of crisp predictions.
+        """Value of the measure for crisp predictions.
 
         Parameters
         ----------
         y_true, y_pred : array-like of shape (n_samples,)
             True and predicted labels, of any type; `y_true` must hold two classes.
         pos_label : label, optional
-            The positive class; by default the greater one, as in `classes_[1]`.
+            The positive class; by default the second in sorted order, as in `classes_[1]`.
         eps : float, optional
             Smoothing of the shares; by default 1/(2·n_samples).
         """
@@ -263,26 +263,26 @@ class Measure:
 
 
 class NestedMeasure(Measure):
-    """A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)), the family NEMSIS optimises."""
+    """A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)). NEMSIS optimises this family."""
 
     @property
     def functions(self) -> Functions:
-        """What kernels call (see `quapy_nemsis.measures.contract`)."""
+        """The functions that kernels call (see `quapy_nemsis.measures.contract`)."""
         raise TypeError(f"{type(self).__name__} must have functions (values, outer, gradient)")
 
     @property
     def affine(self) -> bool:
-        """Whether Ψ is affine: then its gradient does not depend on (x, y), and kernels need not keep them."""
+        """Whether Ψ is affine. Its gradient then does not depend on (x, y), so kernels need not keep x and y."""
         return False
 
     @property
     def separates_count(self) -> bool:
-        """Whether ζ₁ grows with both rates and ζ₂ depends on the count alone, and on how far it is off."""
+        """Whether ζ₁ grows with both rates, and ζ₂ depends only on the error of the predicted count."""
         return False
 
     @property
     def theta(self) -> np.ndarray:
-        """Parameters as kernels take them."""
+        """Array of parameters that kernels pass to the functions."""
         return np.array(self.parameters or (0.0,), dtype=np.float64)
 
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
@@ -334,7 +334,7 @@ class NestedMeasure(Measure):
     def class_gradients(
         self, P: float, N: float, p: float, eps: float = 0.0
     ) -> tuple[float, float]:
-        """Derivatives (a⁺, a⁻) of the measure by P and N.
+        """Class gradients: the derivatives (a⁺, a⁻) of the measure by P and N.
 
         Examples
         --------
@@ -348,23 +348,23 @@ class NestedMeasure(Measure):
 
 
 class PseudoMeasure(Measure):
-    """A pseudo-concave measure P_class/P_quant, the family SCAN and CAN optimise (Table 2 of the paper).
+    """A pseudo-concave measure P_class/P_quant. SCAN and CAN optimise this family (Table 2 of the paper).
 
-    P_class is concave and P_quant convex and positive, so the valuation P_class − v·P_quant is concave for every level
-    v ≥ 0, and the measure is at least v where it is at least 0.
+    P_class is concave and P_quant is convex and positive, so the valuation P_class − v·P_quant is concave for every
+    level v ≥ 0. The measure is at least v exactly where the valuation is at least 0.
     """
 
-    #: Range [m, M] of P_quant, where known: CAN's gap shrinks at least as fast as (1 − m/M)ᵗ.
+    #: Range [m, M] of P_quant, if known. CAN's gap shrinks at least as fast as (1 − m/M)ᵗ.
     bounds: tuple[float, float] | None = None
 
     @property
     def functions(self) -> Functions:
-        """What kernels call: of ζ₁ = P_class, ζ₂ = P_quant and Ψ(x, y) = x − v·y, with theta = (v, *parameters)."""
+        """Functions for kernels: ζ₁ = P_class, ζ₂ = P_quant and Ψ(x, y) = x − v·y, with theta = (v, *parameters)."""
         raise TypeError(f"{type(self).__name__} must have functions (values, outer, gradient)")
 
     @property
     def separates_count(self) -> bool:
-        """Whether P_class grows with both rates and P_quant depends on the count alone, and on how far it is off."""
+        """Whether P_class grows with both rates, and P_quant depends only on the error of the predicted count."""
         return False
 
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
@@ -409,20 +409,20 @@ class Valuation(NestedMeasure):
 
     @property
     def parameters(self) -> tuple[float, ...]:
-        """The level and the measure's own parameters."""
+        """The level, followed by the parameters of the pseudo-concave measure."""
         return (float(self.level), *self.measure.parameters)
 
     @property
     def separates_count(self) -> bool:
-        """As for the measure."""
+        """Whether the pseudo-concave measure separates the count from the rates."""
         return self.measure.separates_count
 
     @property
     def functions(self) -> Functions:
-        """Those of the measure."""
+        """The functions of the pseudo-concave measure."""
         return self.measure.functions
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value can be a measure's parameter."""
+    """Whether a value can be a parameter of a measure."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -1,15 +1,16 @@
-"""Measures made of functions of your own, compiled like the built-in ones.
+"""Custom measures: Python functions that are compiled like the built-in measures.
 
-A function of the rates is ``f(P, N, p, theta)``, an outer function ``psi(x, y, p, theta)``; p is the share of
-positives, ``theta`` the array of the measure's parameters. Each returns one number, in Python that numba can compile:
-arithmetic, ``math``, numpy's scalar functions, conditions.
+A function of the rates has the form ``f(P, N, p, theta)``, an outer function the form ``psi(x, y, p, theta)``. Here p
+is the share of positives and ``theta`` the array of the measure's parameters. Each function returns one number and must
+use only Python that numba can compile: arithmetic, ``math``, numpy's scalar functions, conditions.
 
-Gradients are taken by central differences with h = 2⁻¹⁷ in compiled code, with P and N kept max(h, ε) away from 0 and
-1, so that roots and logarithms have one at the edges too (ε = 1/(2t): rates of t points are known no finer). Or give
-them, as functions of the same arguments that return the two partial derivatives: they are checked against the values,
-and called at the rates as they are; where they have no value, at the nearest point where differences are taken.
+By default, gradients are central differences with h = 2⁻¹⁷, in compiled code. P and N are kept max(h, ε) away from 0
+and 1, so that roots and logarithms have gradients at the edges too (ε = 1/(2t), because t points give rates no finer
+than that). Alternatively, you can give gradients: functions of the same arguments that return the two partial
+derivatives. They are checked against the values and called at the rates themselves. Where a gradient is not finite, it
+is evaluated at the nearest point that central differences would use.
 
-Functions are checked on a grid of rates, at four shares of positives: enough to catch a mistake, no proof.
+Functions are checked on a grid of rates, at four shares of positives. This catches mistakes but proves nothing.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from quapy_nemsis.measures.contract import (
 _H = 2.0**-17
 
 
-# --------------------------------------------------------------------------- from functions to what kernels call
+# --------------------------------------------------------------------------- compilation for kernels
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Names of globals that a code object or one inside it may use."""
+    """Names of globals that a code object, or a code object nested in it, may use."""
     inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
     return set(code.co_names).union(*(_names(const) for const in inner))
 
 
 def _frozen(function: types.FunctionType) -> types.FunctionType:
-    """A copy with the globals it uses as they are now, so that the measure stays what it was when it was made."""
+    """Copy a function together with the globals it uses, so that later changes of these do not affect the measure."""
     used = {
         name: value
         for name, value in function.__globals__.items()
@@ -61,10 +62,10 @@ def _frozen(function: types.FunctionType) -> types.FunctionType:
 
 
 def fingerprint(thing: Any) -> Any:
-    """A hashable value that is equal for functions which compute the same, however they got here.
+    """Return a hashable value that is equal for functions with the same code and data.
 
-    A function that was sent to another process is another object there each time; with this as a key it is compiled
-    once.
+    Each time a function is sent to another process, it becomes a new object there. With this value as the key, it is
+    still compiled only once.
     """
     if isinstance(thing, types.FunctionType):
         cells = [cell.cell_contents for cell in thing.__closure__ or ()]
@@ -98,13 +99,13 @@ def _compilable(function: Callable) -> Callable:
 
 @jitable
 def _inside(rate, eps):
-    """A rate, away from the edges."""
+    """Clip a rate to [max(ε, h), 1 − max(ε, h)]."""
     low = min(max(eps, _H), 0.5)
     return min(max(rate, low), 1.0 - low)
 
 
 def _clamped(f: Callable) -> Callable:
-    """A function at the nearest rates in [0, 1]."""
+    """Return the function with rates clipped to [0, 1]."""
 
     def nearest(P, N, p, theta):
         return f(min(max(P, 0.0), 1.0), min(max(N, 0.0), 1.0), p, theta)
@@ -113,9 +114,9 @@ def _clamped(f: Callable) -> Callable:
 
 
 def _finite(f: Callable) -> Callable:
-    """Values of f; where it has none, those at the nearest point where differences are taken.
+    """Return f with finite values: where f is not finite, the value at the nearest point that differences would use.
 
-    Surrogate rewards may be negative, and rates may be 0.
+    Such points occur because surrogate rewards may be negative and rates may be 0.
     """
 
     def value(P, N, p, eps, theta):
@@ -127,7 +128,7 @@ def _finite(f: Callable) -> Callable:
             return exact
         return f(_inside(P, eps), _inside(N, eps), p, theta)
 
-    # Compiled code does not raise, but returns inf or nan.
+    # Compiled code does not raise; it returns inf or nan.
     def compiled(P, N, p, eps, theta):
         exact = f(P, N, p, theta)
         if math.isfinite(exact):
@@ -139,7 +140,7 @@ def _finite(f: Callable) -> Callable:
 
 
 def _finite_pair(d: Callable) -> Callable:
-    """A gradient; where it has none, that at the nearest point where differences are taken."""
+    """Return a finite gradient: where d is not finite, the gradient at the nearest point that differences would use."""
 
     def gradient(P, N, p, eps, theta):
         try:
@@ -183,7 +184,7 @@ def _outer_differences(f: Callable) -> Callable:
 def _build_nested(
     functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
 ) -> Functions:
-    """Functions of a nested measure (see `quapy_nemsis.measures.contract`)."""
+    """Build the functions of a nested concave measure (see `quapy_nemsis.measures.contract`)."""
     key = ("nested", fingerprint(functions), fingerprint(gradients or ()))
     if key not in _built:
         f, f1, f2 = (_compilable(function) for function in functions)
@@ -213,7 +214,7 @@ def _build_nested(
 def _build_pseudo(
     functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
 ) -> Functions:
-    """Functions of a pseudo-concave measure, with the level in front of the parameters."""
+    """Build the functions of a pseudo-concave measure; theta holds the level, then the parameters."""
     key = ("pseudo", fingerprint(functions), fingerprint(gradients or ()))
     if key not in _built:
         f1, f2 = (_compilable(function) for function in functions)
@@ -240,7 +241,7 @@ def _build_pseudo(
 
 
 class _Custom(Measure):
-    """What both kinds share: immutable, compared and pickled by their functions and parameters."""
+    """Base of custom measures: immutable, compared and pickled by their functions and parameters."""
 
     key = "custom"
     _given: tuple[Callable, ...]
@@ -267,22 +268,22 @@ class _Custom(Measure):
 
     @property
     def parameters(self) -> tuple[float, ...]:
-        """Values of the measure's own parameters."""
+        """Values of the parameters of the measure."""
         return self._parameters
 
     @property
     def name(self) -> str:
-        """The name given."""
+        """The name that was given."""
         return self._name
 
     @property
     def formula(self) -> str:
-        """The formula given."""
+        """The formula that was given."""
         return self._formula
 
     @property
     def functions(self) -> Functions:
-        """What kernels call."""
+        """The functions that kernels call."""
         return self._built
 
     def __eq__(self, other: object) -> bool:
@@ -298,36 +299,36 @@ class _Custom(Measure):
         return _restore, (type(self), cloudpickle.dumps(self._parts()))
 
     def _parts(self) -> tuple:
-        """What `_assemble` takes."""
+        """The arguments for `_assemble`."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
 
 def _restore(cls: type, pickled: bytes) -> _Custom:
-    """Rebuild an unpickled measure; it was checked when it was made."""
+    """Rebuild a measure that was pickled; it is not checked again."""
     measure: Any = object.__new__(cls)
     measure._assemble(*cloudpickle.loads(pickled))
     return measure
 
 
 class NestedConcave(_Custom, NestedMeasure):
-    """A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)) of functions of your own.
+    """A custom nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)).
 
     Parameters
     ----------
     psi : callable
-        Ψ(x, y, p, theta), concave; it should grow with x and y, or the whole need not be concave.
+        Ψ(x, y, p, theta), concave. It should grow with x and y; otherwise the measure need not be concave.
     zeta1, zeta2 : callable
         ζ₁(P, N, p, theta) and ζ₂(P, N, p, theta), concave.
     parameters : sequence of float, default=()
-        What the functions find in theta. Changing them compiles nothing.
+        Values that the functions find in theta. Changing them does not recompile anything.
     gradients : tuple of three callables, optional
-        Partial derivatives of psi, zeta1 and zeta2; see the module's documentation for what happens without them.
+        Partial derivatives of psi, zeta1 and zeta2; by default central differences (see the module documentation).
     name, formula : str
-        What tables and messages show.
+        Name and formula shown in tables and messages.
 
     Examples
     --------
-    Balanced accuracy, less a penalty for every share of negatives that is missed:
+    Balanced accuracy minus a penalty on the square of the share of false positives:
 
     >>> def weighted(x, y, p, theta):
     ...     return x - theta[0] * y * y
@@ -358,7 +359,7 @@ class NestedConcave(_Custom, NestedMeasure):
         self._make((psi, zeta1, zeta2), parameters, gradients, name, formula, _NESTED)
 
     def _make(self, functions, parameters, gradients, name, formula, called) -> None:
-        """Check, with what the functions are called in messages, and assemble."""
+        """Check the functions and assemble the measure; ``called`` has their names in messages."""
         functions = tuple(_plain(f, n) for f, n in zip(functions, called, strict=True))
         gradients = _plain_gradients(gradients, called)
         parameters = _numbers(parameters)
@@ -382,12 +383,12 @@ class NestedConcave(_Custom, NestedMeasure):
 
     @property
     def affine(self) -> bool:
-        """Whether psi was affine wherever it was looked at."""
+        """Whether psi was affine at all points that were checked."""
         return self._affine
 
 
 class PseudoConcave(_Custom, PseudoMeasure):
-    """A pseudo-concave measure P_class/P_quant of functions of your own.
+    """A custom pseudo-concave measure P_class/P_quant.
 
     Parameters
     ----------
@@ -396,13 +397,13 @@ class PseudoConcave(_Custom, PseudoMeasure):
     p_quant : callable
         P_quant(P, N, p, theta), convex and positive.
     parameters : sequence of float, default=()
-        What the functions find in theta. Changing them compiles nothing.
+        Values that the functions find in theta. Changing them does not recompile anything.
     gradients : tuple of two callables, optional
-        Partial derivatives of p_class and p_quant; see the module's documentation for what happens without them.
+        Partial derivatives of p_class and p_quant; by default central differences (see the module documentation).
     bounds : (float, float), optional
-        Range [m, M] of P_quant, if you know it.
+        Range [m, M] of P_quant, if known.
     name, formula : str
-        What tables and messages show.
+        Name and formula shown in tables and messages.
 
     Examples
     --------
@@ -475,23 +476,23 @@ def make_measure(
     name: str = "custom",
     formula: str = "ζ(P, N)",
 ) -> NestedConcave:
-    """Measure of a single concave function of the rates: ζ₁ with Ψ(x, y) = x and ζ₂ = 0.
+    """Make a custom measure from a single concave function of the rates: ζ₁, with Ψ(x, y) = x and ζ₂ = 0.
 
     Parameters
     ----------
     function : callable
         ζ(P, N, p, theta), concave in (P, N).
     parameters : sequence of float, default=()
-        What the function finds in theta.
+        Values that the function finds in theta. Changing them does not recompile anything.
     gradient : callable, optional
-        Its partial derivatives by P and N.
+        Partial derivatives of the function by P and N; by default central differences.
     name, formula : str
-        What tables and messages show.
+        Name and formula shown in tables and messages.
 
     Returns
     -------
     NestedConcave
-        Accepted wherever a built-in measure is.
+        Learners accept it like a built-in nested concave measure.
 
     Examples
     --------
@@ -511,7 +512,7 @@ def make_measure(
 
 
 def _plain(function: Any, name: str) -> Callable:
-    """The Python function behind one that may be jitted already."""
+    """Return the Python function behind a function that may already be jitted."""
     function = getattr(function, "py_func", function)
     if not isinstance(function, types.FunctionType):
         raise TypeError(f"{name} must be a Python function; got {function!r}")
@@ -522,7 +523,9 @@ def _plain_gradients(gradients: Any, names: tuple[str, ...]) -> tuple[Callable, 
     if gradients is None:
         return None
     if not isinstance(gradients, (tuple, list)) or len(gradients) != len(names):
-        raise TypeError(f"gradients must be the gradients of {', '.join(names)}; got {gradients!r}")
+        raise TypeError(
+            f"gradients must be the gradients of {', '.join(names)}, as a tuple; got {gradients!r}"
+        )
     return tuple(
         _plain(function, f"the gradient of {name}")
         for function, name in zip(gradients, names, strict=True)

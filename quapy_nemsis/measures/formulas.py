@@ -1,4 +1,4 @@
-"""Formulas that measures are made of: plain functions of floats, called as they are and compiled into the kernels."""
+"""Formulas that measures share: plain functions of floats, called from Python and compiled into kernels."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from quapy_nemsis._jit import jitable
 
 @jitable
 def log(x):
-    """Ln x, −∞ from 0 down."""
+    """Ln x, or −∞ for x ≤ 0."""
     return math.log(x) if x > 0.0 else -math.inf
 
 
 @jitable
 def inverse(x):
-    """1/x, ∞ from 0 down."""
+    """1/x, or ∞ for x ≤ 0."""
     return 1.0 / x if x > 0.0 else math.inf
 
 
 @jitable
 def smoothing(size: float) -> float:
-    """ε = 1/(2·size), the smoothing of shares among so many points, as in `quapy.error`."""
+    """ε = 1/(2·size), the smoothing of shares among ``size`` points, as in `quapy.error`."""
     return 0.5 / size
 
 
 @jitable
 def smooth(v, eps):
-    """s(v), the smoothing of a share of two classes."""
+    """s(v), a smoothed share of one of two classes."""
     return (v + eps) / (1.0 + 2.0 * eps)
 
 
 @jitable
 def predicted(P, N, p):
-    """p̂, at the nearest point of [0, 1]."""
+    """p̂, clipped to [0, 1]."""
     return min(max(p * P + (1.0 - p) * (1.0 - N), 0.0), 1.0)
 
 
@@ -65,12 +65,12 @@ def neg_kld(P, N, p, eps):
 
 @jitable
 def neg_kld_slope(P, N, p, eps):
-    """Derivative of −KLD by p̂."""
+    """Derivative of the smoothed −KLD(p, p̂) by p̂."""
     p_hat = predicted(P, N, p)
     return smooth(p, eps) * inverse(p_hat + eps) - smooth(1.0 - p, eps) * inverse(1.0 - p_hat + eps)
 
 
 @jitable
 def nss(P, N, p):
-    """1 − d²."""
+    """NSS, 1 − d²."""
     return 1.0 - error(P, N, p) ** 2

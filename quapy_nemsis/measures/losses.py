@@ -1,9 +1,9 @@
-"""The losses that structural learners minimise: QuaPy's names for them, and the measures of this package.
+"""The losses that structural learners minimise: QuaPy's losses by name, and losses made from measures of this package.
 
-A loss is a measure whose smaller values are better, 0 for perfect rates. Notation as in `quapy_nemsis.measures`. It is
-compiled from a function ``f(P, N, d, p, eps, theta)`` that is given the quantification error d = p(1−P) − n(1−N) apart
-from the rates, so that a search can bound it: where `bounded`, it falls as P or N rise with d fixed, and grows as d
-moves away from 0 with the rates fixed.
+For a loss, lower is better, and perfect rates give 0. The notation is that of `quapy_nemsis.measures`. A loss is
+compiled from a function ``f(P, N, d, p, eps, theta)``. This function takes the quantification error
+d = p(1−P) − n(1−N) as a separate argument, so that a search can bound it. If the loss is `bounded`, the function falls
+as P or N rises with d fixed, and grows as d moves away from 0 with the rates fixed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _kld(d, p, eps):
 
 @jitable
 def _with_count(quality, d, p):
-    """1 − the harmonic mean of a classification measure and of NAS = 1 − |d|/max(p, n) (Barranquero et al. 2015)."""
+    """1 − harmonic mean of a classification measure and NAS = 1 − |d|/max(p, n) (Barranquero et al. 2015)."""
     score = 1.0 - abs(d) / max(p, 1.0 - p)
     return 1.0 - 2.0 * quality * score / (quality + score) if quality + score > 0.0 else 1.0
 
@@ -120,28 +120,28 @@ _TABLE: dict[str, _Entry] = {
     "qgm": _Entry("1 − harmonic mean of √(P·N) and NAS", _qgm_loss),
 }
 
-#: Names of the losses; those of measures are accepted too.
+#: Names of the losses. `get_loss` accepts the names of measures, too.
 LOSSES: tuple[str, ...] = tuple(_TABLE)
 
 
 class Loss(Measure):
-    """A loss Δ(P, N): 0 for perfect rates. Made by `get_loss`."""
+    """A loss Δ(P, N), which is 0 for perfect rates. Use `get_loss` to make one."""
 
     greater_is_better = False
 
     @property
     def bounded(self) -> bool:
-        """Whether its function can be bounded from parts, as the head of this module says."""
+        """Whether a search can bound the function, as the docstring of this module describes."""
         return False
 
     @property
     def function(self) -> LossFunction:
-        """``f(P, N, d, p, eps, theta)``."""
+        """The function ``f(P, N, d, p, eps, theta)`` of the loss."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     @property
     def theta(self) -> np.ndarray:
-        """Parameters of the function."""
+        """Array of parameters for the function."""
         return np.zeros(1)
 
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
@@ -150,7 +150,7 @@ class Loss(Measure):
 
 @dataclass(frozen=True)
 class NamedLoss(Loss):
-    """A loss of the table above."""
+    """A loss whose name is in `LOSSES`."""
 
     key: str = "kld"
     bounded = True
@@ -162,23 +162,23 @@ class NamedLoss(Loss):
 
     @property
     def formula(self) -> str:
-        """What it is."""
+        """Formula of the loss, shown in tables."""
         return _TABLE[self.key].formula
 
     @property
     def prevalence_only(self) -> bool:
-        """Whether it depends on the predicted prevalence alone."""
+        """Whether the loss depends on the predicted prevalence alone."""
         return _TABLE[self.key].prevalence_only
 
     @property
     def function(self) -> LossFunction:
-        """``f(P, N, d, p, eps, theta)``."""
+        """The function ``f(P, N, d, p, eps, theta)`` of the loss."""
         return _TABLE[self.key].function
 
 
 @dataclass(frozen=True)
 class MeasureLoss(Loss):
-    """A measure's value for perfect rates, less its value."""
+    """A loss made from a measure: its value for perfect rates minus its value for the given rates."""
 
     measure: NestedMeasure | PseudoMeasure
 
@@ -189,29 +189,29 @@ class MeasureLoss(Loss):
 
     @property
     def formula(self) -> str:
-        """What it is."""
-        return f"value of [{self.measure.formula}] for perfect rates, less its value"
+        """Formula of the loss, shown in tables."""
+        return f"value of [{self.measure.formula}] for perfect rates, minus its value"
 
     @property
     def prevalence_only(self) -> bool:
-        """As for the measure."""
+        """Whether the measure depends on the predicted prevalence alone."""
         return self.measure.prevalence_only
 
     @property
     def bounded(self) -> bool:
-        """Whether the measure keeps rates and count apart."""
+        """Whether the measure separates the count from the rates."""
         return self.measure.separates_count
 
     @property
     def theta(self) -> np.ndarray:
-        """Parameters of the measure; the functions of a ratio have its level before them."""
+        """Parameters of the measure; for a pseudo-concave measure, the level comes first."""
         if isinstance(self.measure, PseudoMeasure):
             return self.measure.valuation(0.0).theta
         return self.measure.theta
 
     @property
     def function(self) -> LossFunction:
-        """``f(P, N, d, p, eps, theta)``."""
+        """The function ``f(P, N, d, p, eps, theta)`` of the loss."""
         values, outer, _ = self.measure.functions
         if isinstance(self.measure, PseudoMeasure):
             outer = _ratio
@@ -225,7 +225,7 @@ def _ratio(x, y, p, eps, theta):
 
 @lru_cache(maxsize=256)
 def _measure_loss(values: Values, outer: Outer, separates_count: bool) -> LossFunction:
-    """Loss of a measure outer(ζ₁, ζ₂)."""
+    """Return the function of the loss of a measure outer(ζ₁, ζ₂)."""
     values, outer = jitable(values), jitable(outer)
 
     if not separates_count:
@@ -240,7 +240,7 @@ def _measure_loss(values: Values, outer: Outer, separates_count: bool) -> LossFu
         def loss(P, N, d, p, eps, theta):
             best1, best2 = values(1.0, 1.0, p, eps, theta)
             x = values(P, N, p, eps, theta)[0]
-            # Rates that are off by d alone; a class that does not occur cannot be off.
+            # Rates whose only error is d, within one class; a class that does not occur has no error.
             off_pos = max(d, 0.0) / p if p > 0.0 else 0.0
             off_neg = min(d, 0.0) / (1.0 - p) if p < 1.0 else 0.0
             y = values(1.0 - off_pos, 1.0 + off_neg, p, eps, theta)[1]
@@ -250,14 +250,14 @@ def _measure_loss(values: Values, outer: Outer, separates_count: bool) -> LossFu
 
 
 def get_loss(loss: str | Measure) -> Loss:
-    """Loss of a name, or of a measure: its value for perfect rates, less its value.
+    """Return a loss by name, or the loss of a measure: its value for perfect rates minus its value.
 
     Parameters
     ----------
     loss : str or Measure
         One of 01, f1, ba, kld, nkld, ae (or mae), rae (or mrae), qrecall, qacc, qf1, qgm; the name of a measure
-        ("bakld:0.3", "cq", …); or a measure object. The names are QuaPy's, but for "qrecall", the loss of SVM(Q)
-        (Barranquero et al. 2015), which QuaPy calls "q": here "q" is the paper's Q-measure.
+        ("bakld:0.3", "cq", …); or a measure object. The names are QuaPy's, except "qrecall", the loss of
+        SVM(Q) (Barranquero et al. 2015). QuaPy calls it "q", but here "q" is the paper's Q-measure.
 
     Examples
     --------
@@ -288,5 +288,5 @@ def get_loss(loss: str | Measure) -> Loss:
             f"loss must be a name or a Measure object; got {loss!r} of type {type(loss).__name__}"
         )
     if not isinstance(loss, NestedMeasure | PseudoMeasure):
-        raise ValueError(f"{loss!r} ({loss.formula}) is for evaluation only")
+        raise ValueError(f"{loss!r} ({loss.formula}) is for evaluation only; it cannot be a loss")
     return MeasureLoss(loss)

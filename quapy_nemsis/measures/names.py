@@ -1,4 +1,4 @@
-"""Measures by name."""
+"""Built-in measures by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import quapy_nemsis.measures.nested as nested
 import quapy_nemsis.measures.pseudo as pseudo
 from quapy_nemsis.measures.contract import Measure
 
-#: Every measure of the two modules that has a key.
+#: The measures of the modules `nested` and `pseudo`, by key.
 MEASURES: dict[str, type[Measure]] = {
     cls.key: cls
     for module in (nested, pseudo)
@@ -18,12 +18,13 @@ MEASURES: dict[str, type[Measure]] = {
 
 
 def get_measure(measure: str | Measure) -> Measure:
-    """Measure of a short name, its parameter after a colon; a measure object is returned as it is.
+    """Return the measure with a short name, such as "q" or "q:2"; a measure object is returned as it is.
 
     Parameters
     ----------
     measure : str or Measure
-        One of kld, bakld, bakld:0.3, q, q:2, nss, ba, gmean, hmean, qmean, cq, bk, cqb, or an object.
+        A name, with an optional parameter after a colon (kld, bakld, bakld:0.3, q, q:2, nss, ba, gmean, hmean, qmean,
+        cq, bk, cqb), or a measure object.
 
     Examples
     --------
@@ -46,7 +47,7 @@ def get_measure(measure: str | Measure) -> Measure:
     if not colon:
         return cls()
     if not fields(cls):  # type: ignore[arg-type]
-        raise ValueError(f"measure {key!r} has no parameter; got {measure!r}")
+        raise ValueError(f"measure {key!r} has no parameter; got {measure!r}: use {key!r}")
     try:
         parameter = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The nested concave measures of the paper's Table 1, their parts, and the concave means of the rates."""
+"""The nested concave measures of the paper's Table 1, their components, and concave means of the rates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quapy_nemsis.measures.formulas import (
 
 @jitable
 def _rate(r, eps):
-    """A rate, at the nearest point of [max(ε, 1e-12), ∞): roots and ratios have no gradient at 0."""
+    """Clip a rate to [max(ε, 1e-12), ∞), because roots and ratios have no gradient at 0."""
     return max(r, eps, 1e-12)
 
 
@@ -72,7 +72,7 @@ def _qmean_values(P, N, p, eps, theta):
 
 
 def _qmean_gradient(P, N, x, y, p, eps, theta):
-    # At P = N = 1 the measure has its maximum and no gradient; 0 is then a supergradient.
+    # At P = N = 1 the measure has its maximum but no gradient; 0 is a supergradient there.
     loss = max(math.sqrt(0.5 * ((1.0 - P) ** 2 + (1.0 - N) ** 2)), 1e-12)
     return 0.5 * (1.0 - P) / loss, 0.5 * (1.0 - N) / loss, 0.0, 0.0, 1.0, 0.0
 
@@ -122,7 +122,7 @@ def _q_outer(x, y, p, eps, theta):
 def _q_gradient(P, N, x, y, p, eps, theta):
     b2 = theta[0] * theta[0]
     x, y = max(x, 1e-12), max(y, 1e-12)
-    # With z = y/(β²x + y) this is (1+β²)·(z², (1−z)²/β²); written so that β → 0 is harmless.
+    # With z = y/(β²x + y) this is (1+β²)·(z², (1−z)²/β²); written so that β → 0 is safe.
     inverse = 1.0 / (b2 * x + y)
     d = error(P, N, p)
     return (
@@ -141,7 +141,7 @@ class NegKLD(NestedMeasure):
 
     −KLD(p, p̂) with both distributions smoothed: exactly −`quapy.error.kld`. Here Ψ(x, y) = s(p)·x + s(n)·y −
     [s(p)·ln s(p) + s(n)·ln s(n)], ζ₁ = ln s(p̂), ζ₂ = ln s(n̂). The paper prints (1/r₁, 1/r₂) for both inner
-    gradients; that holds for r₁, r₂ read as p̂, n̂. By (P, N) they are (p, −n)/(p̂ + ε) and (−p, n)/(n̂ + ε).
+    gradients, which is right if r₁, r₂ stand for p̂, n̂. By (P, N) they are (p, −n)/(p̂ + ε) and (−p, n)/(n̂ + ε).
 
     Examples
     --------
@@ -189,13 +189,13 @@ class BAKLD(NestedMeasure):
 class QMeasure(NestedMeasure):
     """Q-measure of balanced accuracy and NSS (Table 1, row 2): (1 + β²)·BA·NSS/(β²·BA + NSS).
 
-    The paper prints 2·(z, −z) for ∇ζ₂, which drops p, n and a constant; the gradient of 1 − d² is
+    The paper prints 2·(z, −z) for ∇ζ₂, which leaves out p, n and a constant. The gradient of 1 − d² is
     (2p·d, −2n·d).
 
     Parameters
     ----------
     beta : float, default=1
-        Above 1 quantification weighs more, below 1 classification. Must be positive.
+        Must be positive. Above 1, quantification has more weight; below 1, classification has more weight.
 
     Examples
     --------
@@ -288,7 +288,7 @@ class HMean(NestedMeasure):
 
 @dataclass(frozen=True)
 class QMean(NestedMeasure):
-    """Quadratic mean measure of the rates, 1 − √(((1−P)² + (1−N)²)/2): monotone and concave.
+    """Quadratic-mean measure of the rates, 1 − √(((1−P)² + (1−N)²)/2): monotone and concave.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class CQReward(PseudoMeasure):
 class BKReward(PseudoMeasure):
     """BA/(1 + KLD) (Table 2, row 2, where the paper prints KLD for the denominator; its text has 1 + KLD).
 
-    KLD has no upper bound but the smoothing's, so the range of P_quant is left open.
+    The upper bound of KLD depends on the smoothing, so no range of P_quant is given.
 
     Examples
     --------
@@ -74,8 +74,8 @@ class BKReward(PseudoMeasure):
 class CQB(Measure):
     """Classification-quantification balancing error |FP² − FN²| (section 3.1), for evaluation only.
 
-    `score` counts FP and FN; `value` takes them as shares of the sample, which divides the result by |S|².
-    It is neither concave nor pseudo-concave: no learner here optimises it.
+    Lower is better. `score` uses FP and FN as counts; `value` uses them as shares of the sample, which divides the
+    result by |S|². CQB is neither concave nor pseudo-concave, so no learner optimises it.
 
     Examples
     --------
@@ -98,6 +98,6 @@ class CQB(Measure):
         pos_label: Any = None,
         eps: float | None = None,
     ) -> float:
-        """Value of crisp predictions, with FP and FN as counts (`eps` has no effect)."""
+        """Value of the measure for crisp predictions, with FP and FN as counts (`eps` has no effect)."""
         hits_pos, positives, hits_neg, negatives = confusion(y_true, y_pred, pos_label)
         return float(abs((negatives - hits_neg) ** 2 - (positives - hits_pos) ** 2))
