@@ -40,7 +40,7 @@ def choose_eta0(
     measure = get_measure(learner.measure)
     labels = [learner.set_params(eta0=eta0).fit(X_fit, y_fit).predict(X_val) for eta0 in GRID]
     values = np.array([measure.score(y_val, found) for found in labels])
-    if measure.counting:
+    if measure.prevalence_only:
         # Many counts are as good as the best within two standard errors, among them those of bad classifiers.
         differences = [(found > 0).astype(int) - (y_val > 0) for found in labels]
         error = np.array([abs(difference.mean()) for difference in differences])

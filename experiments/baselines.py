@@ -88,13 +88,13 @@ def two_dimensional(folder: Path) -> None:
     """Print how losses of two rates do on the training part of ijcnn1."""
     X, y, X_test, y_test = prepare(locate("ijcnn1", folder), seed=0)
     print(f"\nLosses of two rates on ijcnn1, {X.shape[0]:,} x {X.shape[1]}")
-    print("loss        C  seconds  planes      gap  loss train  BA test")
+    print("loss          C  seconds  planes      gap  loss train  BA test")
     for loss in ("qrecall", "f1", "qgm"):
         for C in (1.0, 100.0, 10_000.0):
             learner = SVMPerfClassifier(loss, C=C)
             seconds = timed_fit(learner, X, y)
             print(
-                f"{loss:5} {C:7g} {seconds:8.3f} {learner.n_iter_:7} {learner.gap_:8.1e} "
+                f"{loss:7} {C:7g} {seconds:8.3f} {learner.n_iter_:7} {learner.gap_:8.1e} "
                 f"{learner.history_['loss'][-1]:11.4f} {quality(learner, X_test, y_test)[1]:8.3f}",
                 flush=True,
             )

@@ -115,15 +115,25 @@ def check_labels(y: Any, name: str = "y") -> None:
     dtype = getattr(y, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "biuUS":
         return
+    if isinstance(dtype, np.dtype) and dtype.kind == "f" and not np.isnan(y).any():
+        return
     if not hasattr(y, "dtype"):
         if not isinstance(y, (list, tuple)):
             return
         y = np.fromiter(y, dtype=object, count=len(y))
+    labels = np.ravel(np.asarray(y, dtype=object))
+    found = set(map(type, labels))
+    if found <= {str} or found <= {int, bool}:
+        return  # nothing can be wrong with these, and there may be millions
     kinds: dict[str, Any] = {}
-    for place, label in enumerate(np.ravel(np.asarray(y, dtype=object))):
+    for place, label in enumerate(labels):
         if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
             raise ValueError(f"label {place} of {name} is missing ({label!r}); leave out its row")
-        if isinstance(label, (tuple, list, dict, set, complex)):
+        if isinstance(label, complex):
+            raise ValueError(
+                f"Complex data not supported: label {place} of {name} is {label!r}; use real numbers or strings"
+            )
+        if isinstance(label, (tuple, list, dict, set)):
             raise ValueError(
                 f"label {place} of {name} is {reprlib.repr(label)}; use numbers or strings as labels"
             )

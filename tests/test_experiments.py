@@ -157,7 +157,7 @@ def test_baselines_on_small_data(tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     gaps = [float(line.split()[3]) for line in lines[2:9]]
     assert max(gaps) <= 1e-3
-    assert len([line for line in lines if line.startswith(("q ", "f1 ", "qgm "))]) == 9
+    assert len([line for line in lines if line.startswith(("qrecall ", "f1 ", "qgm "))]) == 9
 
 
 def test_defaults_under_drift_on_small_data(tmp_path, monkeypatch, capsys):
