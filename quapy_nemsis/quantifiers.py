@@ -65,7 +65,7 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Labels, two classes of any type.
+            Labels of any type, with two classes.
 
         Returns
         -------

@@ -43,14 +43,14 @@ class Settings(Protocol):
 
     @property
     def radius(self) -> float:
-        """Radius of the ball that the weights are projected on."""
+        """Radius of the ball onto which the weights are projected."""
 
     @property
     def resume_signature(self) -> tuple[int, ...]:
-        """What a state cannot go on without."""
+        """Values that must not change between calls, or learning cannot resume from the state."""
 
     def completed(self, eta0: float, radius: float) -> Self:
-        """Settings with these values where they were still to be chosen."""
+        """Settings in which these values replace those still to be chosen (NaN)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class StepSettings:
     average: int
 
     def completed(self, eta0: float, radius: float) -> Self:
-        """Settings with these values where they were still to be chosen."""
+        """Settings in which these values replace those still to be chosen (NaN)."""
         return replace(
             self,
             eta0=eta0 if math.isnan(self.eta0) else self.eta0,
@@ -89,10 +89,10 @@ class State(Protocol[S]):
         """State before the first point."""
 
     def adopt(self, settings: S) -> None:
-        """Go on with other settings; what they leave open stays as it was."""
+        """Continue with other settings; values that these leave open (NaN) stay as they are."""
 
     def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
+        """Learn the rows in the given order; return False if the weights became infinite or NaN."""
 
     @classmethod
     def learn_together(
@@ -128,7 +128,7 @@ class State(Protocol[S]):
         """Time spent inside kernels."""
 
     def objective(self) -> Measure:
-        """What the steps ascend."""
+        """The measure that the steps increase."""
 
     def details(self) -> dict[str, Any]:
         """What a learner shows of its state beyond weights and estimates."""
@@ -141,7 +141,7 @@ class State(Protocol[S]):
 
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
-        """One state out of those of several learners that began with the same base, or from nothing."""
+        """Merge the states of several learners that started from the same base, or from scratch."""
 
     def copy(self) -> Self:
         """Independent copy."""
@@ -151,10 +151,10 @@ class State(Protocol[S]):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: S) -> Self:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
 
     def check(self) -> None:
-        """Refuse a state whose parts do not fit together, with a ValueError."""
+        """Raise a ValueError if the parts of the state are inconsistent."""
 
 
 class Arrays:

@@ -154,9 +154,9 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; converted to float64 if they are not.
+            Rows; other types than float64 are converted to it.
         y : array-like of shape (n_samples,)
-            Labels, two classes of any type.
+            Labels of any type, with two classes.
 
         Returns
         -------
@@ -248,7 +248,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name."""
+        """Everything that was learned, as arrays by name."""
         arrays = {
             **super().to_arrays(),
             "n_iter": np.array(self.n_iter_, dtype=np.int64),
@@ -260,7 +260,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         return arrays
 
     def from_arrays(self, arrays: Arrays) -> None:
-        """Take over what was learned; refuses arrays of other types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
         super().from_arrays(arrays)
         self.n_iter_, self.gap_ = arrays.count("n_iter"), arrays.real("gap")
         self.history_ = arrays.part("history").columns(HISTORY)
@@ -323,7 +323,7 @@ class Planes:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Planes:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         losses = arrays.take("losses", None)
         n = len(losses)
         normals, gram = arrays.take("normals", n, arrays.width + 1), arrays.take("gram", n, n)

@@ -296,7 +296,7 @@ class StreamTuner(Generic[S]):
         return self.settled().counted()
 
     def place(self) -> tuple[int, ...]:
-        """Where in the stream it is."""
+        """Position in the stream; learners at the same position can learn together."""
         return self.settled().place()
 
     @property
@@ -323,7 +323,7 @@ class StreamTuner(Generic[S]):
         return self.settled().model()
 
     def objective(self) -> Measure:
-        """What the steps ascend."""
+        """The measure that the steps increase."""
         return self.settled().objective()
 
     def details(self) -> dict[str, Any]:
@@ -418,7 +418,7 @@ class StreamTuner(Generic[S]):
 
     @classmethod
     def restored(cls, arrays: Arrays, settings: S, state_type: type[State[Any]]) -> Self:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         eta0 = arrays.take("eta0", None)
         n = len(eta0)
         open_settings = [settings.completed(float(step), math.inf) for step in eta0]
