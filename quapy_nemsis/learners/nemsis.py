@@ -50,7 +50,7 @@ class NemsisSettings(StepSettings):
 
     @property
     def affine(self) -> bool:
-        """Whether the measure is affine in the rates."""
+        """Whether the measure's Ψ is affine."""
         return self.measure.affine
 
     def options(self) -> tuple:
