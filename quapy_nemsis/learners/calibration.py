@@ -172,7 +172,9 @@ class Calibration:
             measure = get_measure(str(arrays.any("measure")))
         if "level" in arrays.arrays:
             if not isinstance(measure, PseudoMeasure):
-                raise ValueError(f"{measure!r} cannot have a level; only pseudo-concave measures do")
+                raise ValueError(
+                    f"{measure!r} cannot have a level; only pseudo-concave measures do"
+                )
             measure = measure.valuation(arrays.real("level"))
         scores = arrays.take("scores", None)
         positive = arrays.take("positive", len(scores), types=(np.bool_,))

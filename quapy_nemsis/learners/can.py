@@ -291,7 +291,9 @@ class _Problem:
                 if trial_loss <= max(recent) + 1e-4 * step * descent:
                     break
                 step /= 2.0
-                if step < 1e-12:  # no gain along the gradient, for example where the measure is flat
+                if (
+                    step < 1e-12
+                ):  # no gain along the gradient, for example where the measure is flat
                     return best
             moved, turned = trial - model, trial_gradient - gradient
             curvature = float(moved @ turned)

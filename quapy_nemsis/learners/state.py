@@ -252,7 +252,7 @@ def from_record(numbers: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
-    """Stack the learners' arrays to tables with one row per learner; at the end, copy the rows back."""
+    """Stack the learners' arrays into tables with one row per learner; at the end, copy the rows back."""
     if len(parts) == 1:
         yield [array[np.newaxis] for array in parts[0]]
         return
