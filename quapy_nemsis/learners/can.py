@@ -149,7 +149,9 @@ class CANClassifier(CANParameters, LinearClassifier):
                 bound = f"max_levels={self.max_levels}"
                 if len(levels) < self.max_levels:
                     bound = f"{len(levels)} levels and {problem.allowed} evaluations, the most that max_iter allows"
-                self._warn(f"the level still gains {gain:.2g} after {bound}")
+                self._warn(
+                    f"the level still gains {gain:.2g} after {bound}: raise max_levels, max_iter or tol"
+                )
         if problem.unfinished:
             self._warn(
                 f"the maximisation stopped early (max_iter={self.max_iter}, at most {problem.allowed} evaluations) "
@@ -181,7 +183,9 @@ class CANClassifier(CANParameters, LinearClassifier):
     def _checked_measure(self) -> NestedMeasure | PseudoMeasure:
         measure = get_measure(self.measure)
         if not isinstance(measure, (NestedMeasure, PseudoMeasure)):
-            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+            raise ValueError(
+                f"{measure!r} ({measure.formula}) is for evaluation only; choose another"
+            )
         check_positive("radius", self.radius)
         check_positive("tol", self.tol, finite=True)
         check_integer("max_levels", self.max_levels)

@@ -375,5 +375,7 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
                 "use SCANClassifier or CANClassifier (SCAN or CAN in QuaPy)"
             )
         if not isinstance(measure, NestedMeasure):
-            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+            raise ValueError(
+                f"{measure!r} ({measure.formula}) is for evaluation only; choose another"
+            )
         return self.step_settings(measure)

@@ -450,7 +450,9 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
                 "use NEMSISClassifier or CANClassifier (NEMSIS or CAN in QuaPy)"
             )
         if not isinstance(measure, PseudoMeasure):
-            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+            raise ValueError(
+                f"{measure!r} ({measure.formula}) is for evaluation only; choose another"
+            )
         check_integer("first_epoch", self.first_epoch)
         check_positive("growth", self.growth, finite=True)
         if self.growth < 1.0:
