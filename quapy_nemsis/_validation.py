@@ -170,9 +170,9 @@ def distinct(y: np.ndarray) -> np.ndarray:
 def warn_of_scale(X: Any, stacklevel: int) -> None:
     """Warn if the scales of the features differ so much that no step size suits them all.
 
-    The scale of a feature is the root mean square of its nonzero entries, over about a million rows. A small feature
-    that is constant in these rows is ignored, as its scale is unknown: a standardised feature of a rare category, for
-    example, is close to 0 in most rows.
+    The scale of a feature is the root mean square of its nonzero entries, over at most two million rows. A small
+    feature that is constant in these rows is ignored, as its scale is unknown: a standardised feature of a rare
+    category, for example, is close to 0 in most rows.
     """
     X = X[:: max(X.shape[0] // 1_000_000, 1)]
     with np.errstate(over="ignore"):

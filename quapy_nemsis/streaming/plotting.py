@@ -49,7 +49,7 @@ def plot_progress(progress: Progress) -> Figure:
     curve = progress.curve
     if not curve["rows"]:
         raise ValueError(
-            f"there is no full window to plot, as only {progress.rows:,} rows were read; give fit_stream a smaller window"
+            f"there is no full window to plot: {progress.rows:,} rows were read; give fit_stream a smaller window"
         )
     figure = Figure(figsize=(7.0, 7.0), layout="constrained")
     top, middle, bottom = figure.subplots(3, 1, sharex=True)
