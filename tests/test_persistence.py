@@ -271,7 +271,10 @@ def head(**changes):
     ("message", "members"),
     [
         *(
-            ("is broken.*length of a0 does not match its header", {"header": head(), "a0": promising(shape)})
+            (
+                "is broken.*length of a0 does not match its header",
+                {"header": head(), "a0": promising(shape)},
+            )
             for shape in ((2**40,), (2**62, 2**62), (10**30,), (-1,), (2,), (0,))
         ),
         ("is broken", {"header": promising((), "|O")}),
