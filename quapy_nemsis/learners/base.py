@@ -181,7 +181,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     history_: dict[str, list[float]]
 
     def settings(self) -> S:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:

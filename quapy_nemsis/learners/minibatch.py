@@ -84,7 +84,7 @@ class MiniBatchState:
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return int(self.numbers["steps"])
 
     @property
@@ -103,7 +103,7 @@ class MiniBatchState:
         return Rates.of(reward_pos, positives, reward_neg, negatives)
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return counted(self.numbers)
 
     def place(self) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ class MiniBatchState:
         return all(np.isfinite(part).all() for part in parts)
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged over the steps as the settings say."""
+        """Weights and intercept, averaged over the steps according to the settings."""
         n, average, batches = self.numbers, self.settings.average, self.batches
         if average == LAST or batches == 0:
             return self.v.copy(), float(n["intercept"])
@@ -334,7 +334,7 @@ class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[Mi
     notices_nan = False
 
     def settings(self) -> MiniBatchSettings:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         check_integer("buffer_size", self.buffer_size)
         return MiniBatchSettings(
             measure=get_loss(self.loss), buffer_size=int(self.buffer_size), **self.checked_steps()

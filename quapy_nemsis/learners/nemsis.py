@@ -89,7 +89,7 @@ class NemsisState:
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return int(self.numbers["steps"])
 
     @property
@@ -103,7 +103,7 @@ class NemsisState:
         return Rates.of(reward_pos, positives, reward_neg, negatives)
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return counted(self.numbers)
 
     def place(self) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ class NemsisState:
         return all(np.isfinite(part).all() for part in parts)
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as the settings say."""
+        """Weights and intercept, averaged according to the settings."""
         n, average = self.numbers, self.settings.average
         if average == kernel.LAST or self.steps == 0:
             return n["scale"] * self.v, float(n["intercept"])
@@ -264,7 +264,7 @@ class NEMSISParameters(StepParameters):
     reward_bound: float = 1.0
 
     def step_settings(self, measure: NestedMeasure) -> NemsisSettings:
-        """Check the parameters."""
+        """Check the parameters and return them as settings for a measure."""
         check_option("estimates", self.estimates, ESTIMATES)
         check_bool("monotone", self.monotone)
         check_positive("reward_bound", self.reward_bound)
@@ -367,7 +367,7 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     resume_parameters = "average and estimates"
 
     def settings(self) -> NemsisSettings:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         measure = get_measure(self.measure)
         if isinstance(measure, PseudoMeasure):
             raise ValueError(

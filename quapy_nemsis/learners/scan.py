@@ -129,7 +129,7 @@ class ScanState:
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return self.nemsis.steps
 
     @property
@@ -152,7 +152,7 @@ class ScanState:
         return self.nemsis.rates()
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return self.nemsis.counted()
 
     def place(self) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ class ScanState:
         return self.t, self.steps, *self.phase, self.left
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as the settings say."""
+        """Weights and intercept, averaged according to the settings."""
         return self.nemsis.model()
 
     def objective(self) -> Valuation:
@@ -442,7 +442,7 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         return self.state_.details()["levels"]
 
     def settings(self) -> ScanSettings:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         measure = get_measure(self.measure)
         if isinstance(measure, NestedMeasure):
             raise ValueError(

@@ -104,13 +104,13 @@ class State(Protocol[S]):
         """
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as the settings say."""
+        """Weights and intercept, averaged according to the settings."""
 
     def rates(self) -> Rates:
         """Running estimates of the mean rewards."""
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
 
     def place(self) -> tuple[int, ...]:
         """Position in the stream; learners at the same position can learn together."""
@@ -121,7 +121,7 @@ class State(Protocol[S]):
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
 
     @property
     def seconds(self) -> float:

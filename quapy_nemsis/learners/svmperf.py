@@ -169,7 +169,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
             return self._fit(self._checked_loss(), X, y)
 
     def _checked_loss(self) -> Loss:
-        """Check the parameters."""
+        """Check the parameters and return the loss."""
         check_positive("C", self.C, finite=True)
         check_positive("tol", self.tol, finite=True)
         check_integer("max_iter", self.max_iter)

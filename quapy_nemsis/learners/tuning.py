@@ -3,10 +3,10 @@
 In `fit`, candidates are trained on one part of the rows and evaluated on held-out rows, using the averaged models that
 would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
 already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
-candidates are cross-validated on up to five folds. At most 100,000 rows are learned, in as many passes as `fit` makes
-but at most five. The worse candidates are dropped after the first and the second pass. The grid follows the scale of
-the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of
-1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
+candidates are cross-validated on up to five folds. At most 200,000 rows are used, four fifths of them for training, in
+as many passes as `fit` makes but at most five. The worse candidates are dropped after the first and the second pass.
+The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step
+sizes are multiples of 1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
 
 In a stream, no rows can be held out and the scale is unknown. Candidates with step sizes 1e-4 … 1e3 learn in parallel,
 and each point is scored before it is learned (progressive validation over the current and the previous window, where
@@ -65,7 +65,7 @@ class CandidateScores:
         self.hits_pos, self.hits_neg = np.atleast_2d(hits_pos), np.atleast_2d(hits_neg)
 
     def values(self, measure: Measure) -> np.ndarray:
-        """Value of the measure for each candidate, at the rates over all folds."""
+        """Value of the measure for each candidate, at its rates over all folds."""
         positives, negatives = float(self.positives.sum()), float(self.negatives.sum())
         hits = zip(self.hits_pos.sum(axis=0), self.hits_neg.sum(axis=0), strict=True)
         return np.array(
@@ -299,7 +299,7 @@ class StreamTuner(Generic[S]):
         return len(self.alive) == 1
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return self.settled().counted()
 
     def place(self) -> tuple[int, ...]:
@@ -313,7 +313,7 @@ class StreamTuner(Generic[S]):
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return self.settled().steps
 
     @property

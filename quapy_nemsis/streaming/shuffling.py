@@ -107,7 +107,7 @@ def _replaced(array: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.n
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:
-    """Concatenate chunks to one that shares no memory with them."""
+    """Concatenate chunks into one that shares no memory with them."""
     rows, labels = zip(*chunks, strict=True)
     if scipy.sparse.issparse(rows[0]):
         return scipy.sparse.vstack(rows).tocsr(), np.concatenate(labels)
