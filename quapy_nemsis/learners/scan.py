@@ -371,7 +371,7 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
     phases. The learning phase optimises the valuation at the current level v by NEMSIS steps with Ψ(x, y) = x − v·y.
     The level phase then evaluates the model on points it does not learn from; the result is the new level.
 
-    The listing omits to keep the learned weights. Here w, its estimates and the step counter carry over from epoch to
+    The listing does not keep the learned weights. Here w, its estimates and the step counter carry over from epoch to
     epoch. Restarting the counter, as the listing does, would change the step sizes by a constant factor only (epochs
     grow geometrically), but each epoch would begin with steps that undo the previous one.
 

@@ -39,12 +39,7 @@ STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
 _MOST_ROWS, _MOST_PASSES = 100_000, 5
 _SMALL = 20_000
-_HELD_OUT_RARE, _HELD_OUT_LEAST, _HELD_OUT_PREVALENCE_ONLY, _HELD_OUT_MOST = (
-    1_000,
-    5_000,
-    20_000,
-    100_000,
-)
+_HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_000, 100_000
 _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
 
@@ -173,8 +168,8 @@ def _folds(
 ) -> list[_Fold[Any]]:
     """Make folds that each hold out a fifth of the rows, as many as the evaluation needs."""
     share = positive.mean()
-    least = _HELD_OUT_PREVALENCE_ONLY if prevalence_only else _HELD_OUT_LEAST
-    wanted = int(min(max(_HELD_OUT_RARE / min(share, 1.0 - share), least), _HELD_OUT_MOST))
+    least = _HELD_PREVALENCE_ONLY if prevalence_only else _HELD_LEAST
+    wanted = int(min(max(_HELD_RARE / min(share, 1.0 - share), least), _HELD_MOST))
     used = rng.permutation(len(positive))[: _MOST_ROWS + wanted]
     # Each fold takes every fifth row of the rows sorted by class, so that all have the same share of positives.
     used = used[np.argsort(positive[used], kind="stable")]
@@ -195,7 +190,7 @@ def tune(
 ) -> Tuned[S] | None:
     """Train the candidates on part of the rows, evaluate them on the rest, and choose the best.
 
-    After the first and the second pass, the worse half is dropped, but four candidates are kept. The result is None if
+    After the first and the second pass, the worse half is dropped, but at least four are kept. The result is None if
     step size and radius are both given.
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
