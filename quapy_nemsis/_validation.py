@@ -1,4 +1,4 @@
-"""Checks of parameters and data, and the warning about scales. Errors name the value and say what to do."""
+"""Checks of parameters and data. Each error message names the value and says what to do."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sklearn.utils.validation import validate_data
 from quapy_nemsis._kernels.rows import check_compressed
 
 AUTO = "auto"
-#: What users give as rows: anything array-like of two dimensions, or a sparse matrix, for which numpy has no type.
+#: Rows as users give them: a two-dimensional array-like or a sparse matrix, for which numpy has no type.
 MatrixLike: TypeAlias = Any
 FLOATS = [np.float64, np.float32]
 
 
 @contextmanager
 def unchanged_on_error(learner: Any) -> Iterator[None]:
-    """Give a learner back the attributes that it had if anything goes wrong."""
+    """Restore all attributes of a learner if an exception is raised."""
     before = vars(learner).copy()
     try:
         yield
@@ -40,7 +40,7 @@ def unchanged_on_error(learner: Any) -> Iterator[None]:
 
 
 def checked_rows(learner: BaseEstimator, X: Any, *, reset: bool = False, **options: Any) -> Any:
-    """Rows as a C-ordered array or a canonical CSR matrix of floats."""
+    """Check rows and convert them to a C-ordered array or a canonical CSR matrix of floats."""
     _check_columns(X)
     _check_sparse(X)
     return canonical(
@@ -51,7 +51,7 @@ def checked_rows(learner: BaseEstimator, X: Any, *, reset: bool = False, **optio
 def checked_data(
     learner: BaseEstimator, X: Any, y: Any, *, reset: bool, **options: Any
 ) -> tuple[Any, np.ndarray]:
-    """Rows and labels; the rows as a C-ordered array or a canonical CSR matrix of floats."""
+    """Check rows and labels, and convert the rows to a C-ordered array or a canonical CSR matrix of floats."""
     _check_columns(X)
     _check_sparse(X)
     check_labels(y)
@@ -60,27 +60,27 @@ def checked_data(
 
 
 def _check_columns(X: Any) -> None:
-    """Refuse rows that scikit-learn would take, or refuse in words of its own: dates, masked entries, twins."""
+    """Refuse dates, masked entries and duplicate columns, which scikit-learn accepts or refuses less clearly."""
     dtype = getattr(X, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "mM":
-        raise TypeError(f"X holds dates or times ({dtype}); turn them into numbers first")
+        raise TypeError(f"X contains dates or times ({dtype}); convert them to numbers first")
     if np.ma.is_masked(X):
-        raise ValueError("X has masked entries; fill them in, or leave out their rows")
+        raise ValueError("X has masked entries; fill them in, or drop their rows")
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return
     names = list(X.columns)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"there are two columns {twice!r}; rename or drop one of them")
+        raise ValueError(f"X has several columns named {twice!r}; rename or drop the duplicates")
     for name, kind in zip(names, X.dtypes, strict=True):
         if getattr(kind, "kind", "O") in "mM" or str(kind).startswith("period"):
             raise TypeError(
-                f"column {name!r} holds dates or times ({kind}); turn it into numbers, or drop it"
+                f"column {name!r} contains dates or times ({kind}); convert it to numbers, or drop it"
             )
 
 
 def _check_sparse(X: Any) -> None:
-    """Refuse a sparse matrix whose indices point outside of it, before anything follows them."""
+    """Refuse a sparse matrix whose indices are out of range, before anything uses them."""
     if not scipy.sparse.issparse(X):
         return
     if X.format in ("csr", "csc", "bsr"):
@@ -94,7 +94,7 @@ def _check_sparse(X: Any) -> None:
 
 
 def canonical(X: Any) -> Any:
-    """A CSR matrix, checked, in native byte order and without duplicates; anything else as it is."""
+    """Check a CSR matrix and convert it to native byte order without duplicates; return anything else unchanged."""
     if not scipy.sparse.issparse(X):
         return X
     if not all(part.dtype.isnative for part in (X.indices, X.indptr)):
@@ -109,9 +109,9 @@ def canonical(X: Any) -> Any:
 
 
 def check_labels(y: Any, name: str = "y") -> None:
-    """Refuse labels that are missing, or that cannot be told apart by sorting."""
+    """Refuse labels that are missing, or that cannot be sorted."""
     if np.ma.is_masked(y):
-        raise ValueError(f"{name} has masked labels; leave out their rows")
+        raise ValueError(f"{name} has masked labels; drop their rows")
     dtype = getattr(y, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "biuUS":
         return
@@ -128,7 +128,7 @@ def check_labels(y: Any, name: str = "y") -> None:
     kinds: dict[str, Any] = {}
     for place, label in enumerate(labels):
         if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
-            raise ValueError(f"label {place} of {name} is missing ({label!r}); leave out its row")
+            raise ValueError(f"label {place} of {name} is missing ({label!r}); drop its row")
         if isinstance(label, complex):
             raise ValueError(
                 f"Complex data not supported: label {place} of {name} is {label!r}; use real numbers or strings"
@@ -142,12 +142,12 @@ def check_labels(y: Any, name: str = "y") -> None:
     if len(kinds) > 1:
         some = " and ".join(repr(label) for label in kinds.values())
         raise ValueError(
-            f"{name} holds labels of different types, such as {some}; use numbers only, or strings only"
+            f"{name} contains labels of different types, such as {some}; use only numbers or only strings"
         )
 
 
 def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
-    """Sorted distinct labels, if there are two of them."""
+    """Return the sorted distinct labels if there are two of them; otherwise raise a ValueError."""
     check_classification_targets(classes)
     if len(classes) > 2:
         raise ValueError(
@@ -156,9 +156,9 @@ def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
             "in sklearn.multiclass.OneVsRestClassifier, the quantifier in quapy.method.base.newOneVsAll"
         )
     if len(classes) < 2:
-        hint = ". In a stream, name both with partial_fit(X, y, classes=...)"
+        hint = ". In a stream, give both with partial_fit(X, y, classes=...)"
         raise ValueError(
-            f"{type(learner).__name__} needs two classes; the data holds one class, {classes.tolist()}"
+            f"{type(learner).__name__} needs two classes; the data contains one class, {classes.tolist()}"
             + (hint if hasattr(learner, "partial_fit") else "")
         )
     return classes
@@ -170,7 +170,7 @@ def _some(labels: np.ndarray) -> str:
 
 
 def distinct(y: np.ndarray) -> np.ndarray:
-    """Sorted distinct labels; without sorting all of y where its beginning shows both of two classes."""
+    """Sorted distinct labels, without sorting all of y if its beginning contains both of two classes."""
     classes = np.unique(y[:1000])
     if len(classes) == 2 and ((y == classes[0]) | (y == classes[1])).all():
         return classes
@@ -178,10 +178,11 @@ def distinct(y: np.ndarray) -> np.ndarray:
 
 
 def warn_of_scale(X: Any, stacklevel: int) -> None:
-    """Warn if features live on scales so different that no step size suits them all.
+    """Warn if the scales of the features differ so much that no step size suits them all.
 
-    Compared are the root mean squares of the nonzero entries of each feature, over at most a million rows. A feature
-    that is constant there says nothing about its scale: one of a rare category, standardised, is near 0 in most rows.
+    The scale of a feature is the root mean square of its nonzero entries, over at most two million rows. A small
+    feature that is constant in these rows is ignored, as its scale is unknown: a standardised feature of a rare
+    category, for example, is close to 0 in most rows.
     """
     X = X[:: max(X.shape[0] // 1_000_000, 1)]
     with np.errstate(over="ignore"):
@@ -211,7 +212,7 @@ def warn_of_scale(X: Any, stacklevel: int) -> None:
 
 
 def refuse_divergence(X: Any, when: str, eta0: Any) -> NoReturn:
-    """Say why weights are not finite: because X is not, or because they diverged."""
+    """Raise the error for weights that are not finite, either because X is not or because they diverged."""
     assert_all_finite(X, input_name="X")
     raise ValueError(
         f"the weights became infinite or NaN {when}: scale the features "
@@ -223,7 +224,7 @@ def refuse_divergence(X: Any, when: str, eta0: Any) -> NoReturn:
 
 
 def check_integer(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is not an integer, or too small a one."""
+    """Refuse a value that is not an integer or is too small."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer; got {value!r}")
     if value < least:
@@ -231,7 +232,7 @@ def check_integer(name: str, value: Any, least: int = 1) -> None:
 
 
 def check_positive(name: str, value: Any, *, finite: bool = False, auto: bool = False) -> None:
-    """Refuse what is not a positive number, or "auto" where that is allowed."""
+    """Refuse a value that is neither a positive number nor, where allowed, "auto"."""
     if auto and isinstance(value, str) and value == AUTO:
         return
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
@@ -246,7 +247,7 @@ def check_positive(name: str, value: Any, *, finite: bool = False, auto: bool = 
 
 
 def check_bool(name: str, value: Any) -> None:
-    """Refuse what is not True or False."""
+    """Refuse a value that is not True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False; got {value!r}")
 
@@ -260,13 +261,13 @@ def check_option(name: str, value: Any, options: Collection[str]) -> None:
 
 
 def check_verbose(value: Any) -> None:
-    """Refuse what is neither a number of lines nor a flag."""
+    """Refuse a value of `verbose` that is neither a flag nor an integer that is at least 0."""
     if not isinstance(value, (bool, np.bool_)):
         check_integer("verbose", value, least=0)
 
 
 def check_seed(value: Any) -> None:
-    """Refuse what no random numbers can be drawn with."""
+    """Refuse a value of `random_state` that scikit-learn does not accept."""
     try:
         check_random_state(value)
     except ValueError as error:

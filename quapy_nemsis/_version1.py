@@ -1,7 +1,7 @@
-"""Files of format version 1: what they hold, in the words of the present version.
+"""Conversion of files of format version 1 to the current version.
 
-Version 1 wrote a learner as a tree of its attributes, ``{"object": NAME, "state": {…}}`` with ``{"array": k}`` for
-array k, ``{"tuple": […]}`` and ``{"dict": {…}}``. Its loss "q" is called "qrecall" now.
+Version 1 stored a learner as a tree of its attributes, ``{"object": NAME, "state": {…}}`` with ``{"array": k}`` for
+array k, ``{"tuple": […]}`` and ``{"dict": {…}}``. Its loss "q" is now called "qrecall".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from quapy_nemsis.learners.state import prefixed
 
-# Where the numbers of a state stand among those of version 1.
+# Positions of the current state's numbers among the numbers of version 1.
 _NEMSIS = [0, 1, 2, 3, 4, 5, 12, 6, 7, 8, 9, 10, 11]
 _COUNTS, _INTERCEPTS = [0, 1, 2, 3], [6, 10, 11]
 _LINEAR = {"classes_": "classes", "coef_": "coef", "intercept_": "intercept"}
@@ -21,7 +21,7 @@ _LINEAR = {"classes_": "classes", "coef_": "coef", "intercept_": "intercept"}
 def from_version1(
     content: list[Any], arrays: dict[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Class, parameters and extra values as version 2 has them, and the arrays under their names."""
+    """Convert class, parameters and extra values to version 2, and name the arrays as in version 2."""
     by_number = {int(name.removeprefix("a")): array for name, array in arrays.items()}
     tree, extra = content
     attributes = tree["state"]
@@ -39,12 +39,12 @@ def from_version1(
         }
         found = _fitted(fitted)
     if by_number:
-        raise ValueError("arrays belong to nothing")
+        raise ValueError("some of its arrays are not part of the learner")
     return {"class": tree["object"], "parameters": parameters, "extra": extra}, found
 
 
 def _parameter(name: str, value: Any) -> Any:
-    """A parameter in the form of version 2; measures and losses become names."""
+    """Convert a parameter to version 2; measures and losses become names."""
     if name == "loss" and value == "q":
         return "qrecall"
     match value:
@@ -77,7 +77,7 @@ def _name(kind: str, parameters: dict[str, Any]) -> str:
 
 
 class _Object:
-    """An object of version 1: its class's name, and its attributes."""
+    """An object of version 1: the name of its class, and its attributes."""
 
     def __init__(self, kind: str, attributes: dict[str, Any]):
         self.kind, self.attributes = kind, attributes
@@ -104,7 +104,7 @@ def _decoded(tree: Any, arrays: dict[int, np.ndarray]) -> Any:
 
 
 def _fitted(held: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Fitted attributes of a learner, as arrays."""
+    """Convert the fitted attributes of a learner to named arrays."""
     found = {new: held[old] for old, new in _LINEAR.items()}
     if "feature_names_in_" in held:
         found["feature_names"] = held["feature_names_in_"]

@@ -1,10 +1,10 @@
-"""Training on a Dask cluster: rounds of local passes and merging (iterative parameter mixing).
+"""Training on a Dask cluster in rounds of local passes and merging (iterative parameter mixing).
 
-In each round every partition makes one pass over its rows, starting from the same state, and the states are merged:
-counts add up, weights are averaged in proportion to the points they were learned from. The result depends on the
-partitioning and on `random_state`, not on the number of workers or on their timing: partitions are merged in their
-order, and each pass is a pure function of what it is given, so a worker that dies costs time only. One partition gives
-what `fit` gives. Needs the extra ``dask``.
+In each round, a copy of the current state makes one pass over each partition, and the resulting states are merged:
+counts are added, and weights are averaged in proportion to the points they were learned from. The result depends on
+the partitions and on `random_state`, but not on the number of workers or their timing. Partitions are merged in order,
+and each pass is a pure function of its inputs, so a worker that dies costs only time. With one partition, the result is
+that of the learner's own `fit`. The module needs the extra ``dask``.
 
 Examples
 --------
@@ -45,8 +45,8 @@ from quapy_nemsis.learners.state import State
 from quapy_nemsis.learners.tuning import tune
 from quapy_nemsis.merging import Learner
 
-# How many rows, over all partitions, step size and radius are chosen on and posteriors are calibrated on, and how many
-# of each class are among them at least: two for each fifth that tuning holds out.
+# Number of rows, sampled from all partitions, for tuning and calibration; and the minimum number of each class among
+# them, two for each of the five folds of tuning.
 _SAMPLE, _LEAST = 120_000, 10
 
 try:
@@ -59,19 +59,19 @@ except ImportError as error:
 
 
 def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner:
-    """Train on partitions, in `n_passes` rounds.
+    """Train a learner on partitioned data, in `n_passes` rounds.
 
     Parameters
     ----------
     learner : NEMSISClassifier or SCANClassifier
-        Its parameters are used; it is not changed.
+        A learner whose parameters are used. The learner itself is not changed.
     X : dask array, dask DataFrame, or sequence of delayed pairs (X, y)
-        Rows, in partitions; they are kept in the memory of the workers (or of this process, without a cluster). Empty
-        partitions, such as filters leave, change nothing.
+        Partitioned rows. They are kept in the memory of the workers (without a cluster, of this process). Empty
+        partitions, as left by a filter, have no effect.
     y : dask array or Series, optional
-        Labels, partitioned as X; None if X is a sequence of pairs.
+        Labels, partitioned like X; None if X is a sequence of pairs.
     verbose : int, default=0
-        Print a line per round.
+        If not 0, print a line per round.
 
     Returns
     -------
@@ -79,9 +79,11 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
         A fitted learner.
     """
     if not isinstance(learner, NEMSISClassifier | SCANClassifier):
-        raise TypeError(f"NEMSIS and SCAN can be distributed; got {type(learner).__name__}")
+        raise TypeError(
+            f"only NEMSIS and SCAN learners can be distributed; got {type(learner).__name__}"
+        )
     learner = clone(learner)
-    learner.settings()  # says what is wrong with the parameters
+    learner.settings()  # raises an error for invalid parameters
     checked = (dask.delayed(_check_block)(pair, i) for i, pair in enumerate(_pairs(X, y)))
     blocks = dict(enumerate(dask.persist(*checked)))
     facts = dask.compute({i: dask.delayed(_facts)(block) for i, block in blocks.items()})[0]
@@ -100,19 +102,19 @@ def fit(learner: Learner, X: Any, y: Any = None, *, verbose: int = 0) -> Learner
 
 
 def predict(learner: Learner, X: Any) -> Any:
-    """Labels of a dask collection, partition by partition, not gathered.
+    """Predict the labels of a dask collection lazily, partition by partition.
 
     Parameters
     ----------
     learner : NEMSISClassifier or SCANClassifier
-        Fitted.
+        A fitted learner.
     X : dask array, dask DataFrame, or sequence of delayed matrices
         Rows.
 
     Returns
     -------
     dask array, dask Series, or list of delayed arrays
-        Labels, partitioned as X.
+        Labels, partitioned like X.
     """
     check_is_fitted(learner)
     if _is_array(X):
@@ -124,12 +126,12 @@ def predict(learner: Learner, X: Any) -> Any:
 
 
 def prevalence(learner: Learner, X: Any) -> np.ndarray:
-    """Shares of the predicted labels over a dask collection, which is not gathered.
+    """Estimate the prevalence of the classes in a dask collection, without gathering its rows.
 
     Parameters
     ----------
     learner : NEMSISClassifier or SCANClassifier
-        Fitted.
+        A fitted learner.
     X : dask array, dask DataFrame, or sequence of delayed matrices
         Rows.
 
@@ -142,17 +144,17 @@ def prevalence(learner: Learner, X: Any) -> np.ndarray:
     parts = [dask.delayed(_count)(part, learner) for part in _parts(X, "predict")]
     counts = np.sum(dask.compute(*parts), axis=0)
     if counts.sum() == 0:
-        raise ValueError("there are no rows to count")
+        raise ValueError("X has no rows to count")
     return counts / counts.sum()
 
 
 @contextmanager
 def quapy_on_dask() -> Iterator[None]:
-    """Let QuaPy's own parallel work, such as `quapy.model_selection.GridSearchQ`, run on the current Dask client.
+    """Run QuaPy's own parallel work, such as `quapy.model_selection.GridSearchQ`, on the current Dask client.
 
-    QuaPy asks joblib for its backend "loky" by name, so that ``joblib.parallel_config(backend="dask")`` has no effect
-    on it; within this context joblib's Dask backend answers to that name. Workers should have one thread each, because
-    QuaPy's methods draw from numpy's global random state.
+    QuaPy requests joblib's backend "loky" by name, so ``joblib.parallel_config(backend="dask")`` has no effect on it.
+    Within this context, that name refers to joblib's Dask backend. Workers should have one thread each, because QuaPy's
+    methods use numpy's global random state.
 
     Examples
     --------
@@ -171,9 +173,9 @@ def quapy_on_dask() -> Iterator[None]:
     ...     search.fit(*training.Xy).best_params_
     {'eta0': ...}
     """
-    with parallel_config(backend="dask"):  # which makes joblib register its backend
+    with parallel_config(backend="dask"):  # this makes joblib register its Dask backend
         before, dask_backend = BACKENDS["loky"], BACKENDS["dask"]
-        # Parallel(backend=name) gives a nesting level, which the Dask backend would hand on to every task.
+        # Parallel(backend=name) passes a nesting level, which the Dask backend would pass on to every task.
         register_parallel_backend(
             "loky", lambda nesting_level=None, **options: dask_backend(**options)
         )
@@ -191,7 +193,7 @@ def _is_array(X: Any) -> bool:
 
 
 def _is_frame(X: Any) -> bool:
-    # Asked of the type: a delayed object has every attribute.
+    # Check the type, as a delayed object has every attribute.
     return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2
 
 
@@ -205,7 +207,7 @@ def _parts(X: Any, method: str) -> list:
         return list(X)
     raise TypeError(
         "X must be a dask array of two dimensions, a dask DataFrame or a sequence of delayed parts; got "
-        f"{type(X)}. For data in memory there is learner.{method}"
+        f"{type(X)}. For data in memory, use learner.{method}"
     )
 
 
@@ -220,18 +222,18 @@ def _pairs(X: Any, y: Any) -> list:
     rows = _parts(X, "fit")
     if not isinstance(y, dask.array.Array) and not hasattr(type(y), "map_partitions"):
         raise TypeError(
-            f"y must be a dask array or Series; got {type(y)}. For data in memory there is learner.fit"
+            f"y must be a dask array or Series; got {type(y)}. For data in memory, use learner.fit"
         )
     labels = list(np.ravel(np.array(y.to_delayed(), dtype=object)))
     if len(rows) != len(labels):
         raise ValueError(
-            f"X has {len(rows)} partitions and y has {len(labels)}: partition both alike (rechunk)"
+            f"X has {len(rows)} partitions and y has {len(labels)}: rechunk them to the same partitions"
         )
     return [dask.delayed(tuple)([a, b]) for a, b in zip(rows, labels, strict=True)]
 
 
 def _agree(facts: dict[int, _Facts]) -> None:
-    """Refuse partitions that do not go together."""
+    """Refuse partitions that differ in features, matrix type, label type or columns."""
     if not facts:
         raise ValueError("all partitions are empty: there are no rows to learn from")
     first, fact = next(iter(facts.items()))
@@ -245,7 +247,7 @@ def _agree(facts: dict[int, _Facts]) -> None:
 
 
 def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: int) -> None:
-    """Train a learner on several blocks."""
+    """Train a learner on several partitions."""
     labels, counts = (np.concatenate(column) for column in list(zip(*facts, strict=True))[:2])
     classes = two_classes(np.unique(labels), learner)
     totals = np.array([counts[labels == label].sum() for label in classes])
@@ -266,7 +268,7 @@ def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: 
     learner.take_over(state, classes)
     learner.calibration_ = calibrate(state, X, positive, tuned, rng)
     if added:
-        # The sample has more of the rare class than is its share, and posteriors should not.
+        # The sample contains too many rows of the rare class; reweight the points so that the posteriors are right.
         points = learner.calibration_
         factors = totals / totals.sum() / [np.mean(~positive), np.mean(positive)]
         points.weights = points.weights * factors[points.positive.astype(int)]
@@ -275,9 +277,9 @@ def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: 
 def _gather(
     blocks: list, sizes: list[int], classes: np.ndarray, totals: np.ndarray, seed: int
 ) -> tuple[Any, np.ndarray, bool]:
-    """Rows at random out of all partitions, in proportion to their sizes, and whether they are positive.
+    """Sample random rows from all partitions, in proportion to their sizes; return them and whether each is positive.
 
-    If there is next to none of a class among them, some of its rows are added; the third value says so.
+    If a class has too few rows in the sample, more are added; the third value tells whether this was done.
     """
     total = sum(sizes)
     wanted = [-(-min(_SAMPLE, total) * size // total) for size in sizes]
@@ -372,11 +374,11 @@ def _check_block(pair: tuple, number: int) -> _Block:
 
 
 class _Facts(NamedTuple):
-    """What the client has to know of a partition."""
+    """Facts about a partition that the client needs."""
 
     labels: np.ndarray
     counts: np.ndarray
-    #: What partitions must have in common.
+    #: Properties that all partitions must share.
     common: dict[str, Any]
 
     @property
@@ -403,7 +405,7 @@ def _fit_alone(learner: Learner, block: _Block) -> Learner:
 def _sample(
     block: _Block, part: slice, seed: tuple, label: Any = None, most: int | None = None
 ) -> tuple[Any, np.ndarray]:
-    """A part of the rows in random order, or of those the first of a label."""
+    """A part of the rows in random order; with a label, only the first `most` rows of that label."""
     rows = np.random.default_rng(seed).permutation(len(block.y))[part]
     if label is not None:
         rows = rows[block.y[rows] == label][:most]
@@ -420,11 +422,11 @@ def _local_pass(
 
 
 def _labels(part: Any, learner: Learner) -> np.ndarray:
-    """Predicted labels of a partition, which may be empty."""
+    """Predict the labels of a partition, which may be empty."""
     part = part if hasattr(part, "shape") else np.asarray(part)
     if not part.shape[0]:
         return learner.classes_[:0]
-    # Of a frame, names are checked if there are any to check; if not, scikit-learn would warn of them.
+    # Column names are checked if the learner has feature names. If not, drop them, or scikit-learn would warn.
     if hasattr(part, "to_numpy") and not hasattr(learner, "feature_names_in_"):
         part = part.to_numpy()
     return learner.predict(part)

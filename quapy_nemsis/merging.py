@@ -1,4 +1,4 @@
-"""Learners trained on different parts of the data, made one."""
+"""Merging of learners that were trained on different parts of the data."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ L = TypeVar("L", bound=NEMSISClassifier | SCANClassifier)
 
 
 def merge(learners: Sequence[L], base: L | None = None) -> L:
-    """One learner out of several that were trained on different rows.
+    """Merge learners that were trained on different rows into one learner.
 
-    Counts and sums of rewards add up exactly. Weights, and averaged weights, are means in proportion to the points that
-    each learned from. The result goes on learning as if it had seen all points. SCAN's goes on in the phase of the
-    learner that is furthest, at the mean level of those in that phase, and with the points of all of them. Posteriors
-    are calibrated on the points that each learner keeps for that (a stream: the latest 4,096); of the base's, on those
-    that all of them still keep, once.
+    Counts and sums of rewards are added exactly. Weights and averaged weights are means, in proportion to the number of
+    points that each learner learned. The merged learner can continue to learn as if it had seen all points. A SCAN
+    learner continues in the phase of the most advanced learner, at the mean level of the learners in that phase, and
+    with the points of all of them. Posteriors are calibrated on the points that each learner keeps for calibration (in
+    a stream, the latest 4,096). Points of the base are used once, as far as all learners still keep them.
 
     Parameters
     ----------
     learners : list of NEMSISClassifier or of SCANClassifier
-        Fitted, with the same parameters, classes and features. None of them may still be choosing its step size in a
-        stream: give `eta0`, or learn on until one is chosen.
-    base : the same, optional
-        What all of them started from, if they did not start from nothing: its points count once.
+        Fitted learners with the same parameters, classes and features. None of them may still be choosing its step size
+        in a stream: set `eta0`, or learn more rows until a step size is chosen.
+    base : NEMSISClassifier or SCANClassifier, optional
+        The learner that all of them started from, if they did not start from scratch. Its points are counted once.
 
     Returns
     -------
     NEMSISClassifier or SCANClassifier
-        A new learner; the given ones stay as they are. Its `history_` and `tuning_` are the first one's.
+        A new learner; the given ones are not changed. Its `history_` and `tuning_` are those of the first learner.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def merge(learners: Sequence[L], base: L | None = None) -> L:
     states: list[State[Any]] = [learner.state_ for learner in learners]
     start: State[Any] | None = base.state_ if base is not None else None
     if len({type(state) for state in (*states, start) if state is not None}) > 1:
-        # Some know what their step size was chosen out of, others were given it.
+        # Some learners chose their step size in the stream and carry a stream tuner; others were given it.
         states = [state.settled() for state in states]
         start = start.settled() if start is not None else None
     merged.take_over(states[0].merge(states, start), merged.classes_)
@@ -63,19 +63,21 @@ def merge(learners: Sequence[L], base: L | None = None) -> L:
 
 def _check(learners: Sequence[Learner], base: Learner | None) -> None:
     if not isinstance(learners, Sequence):
-        raise TypeError(f"give a list of learners, merge([a, b]); got {type(learners).__name__}")
+        raise TypeError(
+            f"give a list of learners, as in merge([a, b]); got {type(learners).__name__}"
+        )
     if not learners:
         raise ValueError("there is nothing to merge: give at least one learner")
     first = learners[0]
     for learner in [*learners, *([base] if base is not None else [])]:
         if not isinstance(learner, Learner):
-            raise TypeError(f"NEMSIS and SCAN learners can be merged; got {type(learner).__name__}")
-        if not hasattr(learner, "state_"):
-            raise ValueError("a learner to be merged is not fitted")
-        if not learner.state_.is_settled():
-            raise ValueError(
-                "a learner is still choosing its step size: give eta0 to merge streams"
+            raise TypeError(
+                f"only NEMSIS and SCAN learners can be merged; got {type(learner).__name__}"
             )
+        if not hasattr(learner, "state_"):
+            raise ValueError("a learner is not fitted: fit all learners before merging them")
+        if not learner.state_.is_settled():
+            raise ValueError("a learner is still choosing its step size: set eta0 to merge streams")
         same = (
             type(learner) is type(first)
             and learner.get_params() == first.get_params()
@@ -85,21 +87,21 @@ def _check(learners: Sequence[Learner], base: Learner | None) -> None:
         )
         if not same:
             raise ValueError(
-                "learners differ in class, parameters, classes or features: only equal ones can be merged"
+                "the learners differ in type, parameters, labels or features, and only equal ones can be merged"
             )
     seen = min(learner.t_ for learner in learners)
     if base is not None and seen < base.t_:
         raise ValueError(
-            f"a learner has seen {seen} points and the base {base.t_}: it did not start from it"
+            f"a learner has seen {seen} points and the base {base.t_}, so it did not start from this base"
         )
 
 
 def _joined(learners: Sequence[Learner], base: Learner | None) -> Calibration:
-    """Calibration on the points of all learners, after what all of them have kept of the base's."""
+    """Calibration on the points of all learners, preceded by the points of the base that all of them still keep."""
     parts = [learner.calibration_ for learner in learners]
     known = [0] * len(parts)
     if base is not None:
-        # Points are kept in their order: a learner's own are the last ones.
+        # Points are kept in order, so a learner's own points are the last ones.
         own = [learner.t_ - base.t_ for learner in learners]
         known = [max(len(part.scores) - n, 0) for part, n in zip(parts, own, strict=True)]
     least = int(np.argmin(known))

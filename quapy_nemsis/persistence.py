@@ -1,17 +1,17 @@
-"""Learners on disk, without pickle: files that hold numbers and names, and cannot run code.
+"""Saving and loading of learners without pickle, in files that contain only numbers and names and cannot run code.
 
-A file is a numpy ``.npz`` archive, not compressed, of named arrays and one string array ``header``, JSON with
+A file is an uncompressed numpy ``.npz`` archive of named arrays and one string array ``header``, which is JSON with
 
-* ``format``: "quapy-nemsis"; ``version``: of the format, 2; ``written_by``: version of the package;
-* ``class`` and ``parameters`` of the learner; ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that JSON
-  has not, ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
-* ``extra``: what a checkpoint knows beside the learner, plain values;
-* ``digest``: SHA-256 of all of this and of all arrays.
+* ``format``: "quapy-nemsis"; ``version``: version of the format, 2; ``written_by``: version of the package;
+* ``class`` and ``parameters`` of the learner, where ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that
+  JSON does not have, and ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
+* ``extra``: plain values that a checkpoint stores in addition to the learner;
+* ``digest``: SHA-256 of class, parameters, extra and all arrays.
 
-The arrays are what the learner's `to_arrays` gives, under the same names. The digest tells what was damaged, not who
-wrote it. Compiled code does not look where it reads and writes, so a learner is checked before it is handed out: names,
-types, the shapes of its arrays, and that its parts fit together. Files of version 1 are read by
-`quapy_nemsis._version1`.
+The arrays are those returned by the learner's `to_arrays`, under the same names. The digest detects damage; it does not
+prove who wrote the file. Compiled code does not check its array bounds, so a learner is checked before it is returned:
+the names, types and shapes of its arrays, and the consistency of its parts. `quapy_nemsis._version1` converts files of
+version 1.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ LEARNERS: dict[str, type[LinearClassifier]] = {
 
 
 def save(learner: LinearClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a learner to a file, all or nothing.
+    """Write a learner to a file. If writing fails, no partial file is left and an existing file is kept.
 
-    Text labels come back as numpy strings, also where they were Python objects.
+    Text labels are loaded as numpy strings, even if they were Python objects.
 
     Parameters
     ----------
     learner : estimator
-        Any classifier of this package, fitted or not. Custom measures are functions, and cannot be written:
-        pickle holds these. Nor can a `random_state` that is a generator.
+        Any classifier of this package, fitted or not. Learners with a custom measure, or with a `random_state` that is
+        a generator, cannot be saved; use pickle for these.
     path : str or path-like
-        The file; replaced if it is there.
+        The file; an existing file is replaced.
 
     Examples
     --------
@@ -79,11 +79,11 @@ def save(learner: LinearClassifier, path: str | os.PathLike[str]) -> None:
 
 
 def write(learner: LinearClassifier, path: str | os.PathLike[str], extra: Any = None) -> None:
-    """Write a learner, with plain values that belong to it."""
+    """Write a learner, together with extra plain values, to a file."""
     name = type(learner).__name__
     if LEARNERS.get(name) is not type(learner):
         raise TypeError(
-            f"save takes {', '.join(LEARNERS)}; got {name} (of a quantifier, save its classifier_)"
+            f"save takes {', '.join(LEARNERS)}; got {name} (for a quantifier, save its classifier_)"
         )
     content = {
         "class": name,
@@ -97,7 +97,7 @@ def write(learner: LinearClassifier, path: str | os.PathLike[str], extra: Any = 
     arrays = (
         {key: _plain(array, key) for key, array in learner.to_arrays().items()} if fitted else {}
     )
-    _restored(content, arrays)  # what cannot be loaded is not written
+    _restored(content, arrays)  # raises an error if it could not be loaded
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -110,7 +110,7 @@ def write(learner: LinearClassifier, path: str | os.PathLike[str], extra: Any = 
 
 
 def load(path: str | os.PathLike[str]) -> LinearClassifier:
-    """Read a learner that `save` wrote.
+    """Read a learner from a file written by `save`.
 
     Parameters
     ----------
@@ -120,15 +120,15 @@ def load(path: str | os.PathLike[str]) -> LinearClassifier:
     Returns
     -------
     estimator
-        The learner, as it was.
+        The learner, in the state in which it was saved.
 
     Raises
     ------
     ValueError
-        If the file is cut short, changed, not of this kind, or of a newer version; if what it holds is not a learner
-        that can be used.
+        If the file is truncated, was changed, is of another kind or of a newer version, or does not contain a usable
+        learner.
     OSError
-        If it is not there, or cannot be opened.
+        If the file does not exist or cannot be opened.
 
     Examples
     --------
@@ -141,14 +141,14 @@ def load(path: str | os.PathLike[str]) -> LinearClassifier:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[LinearClassifier, Any]:
-    """The learner of a file, and the values that were written along."""
-    broken = f"is broken, cut short or no file of {FORMAT}"
+    """Read a learner and the extra values from a file."""
+    broken = f"is broken, truncated or not a file of {FORMAT}"
     with open(path, "rb") as file:
         with _refused(path, broken):
             archive = _archive(file)
             header = json.loads(_member(archive, "header").item())
             if header["format"] != FORMAT:
-                raise ValueError("write learners with quapy_nemsis.save")
+                raise ValueError("only files written by quapy_nemsis.save can be loaded")
         _check_version(path, header)
         with _refused(path, broken):
             names = sorted(name.removesuffix(".npy") for name in archive.namelist())
@@ -165,12 +165,12 @@ def read(path: str | os.PathLike[str]) -> tuple[LinearClassifier, Any]:
 
 @contextmanager
 def _refused(path: str | os.PathLike[str], why: str) -> Iterator[None]:
-    """Turn whatever goes wrong into a ValueError that names the file."""
+    """Turn any exception into a ValueError that names the file."""
     try:
         yield
     except (
         Exception
-    ) as error:  # the parsers of zip, npy and JSON raise nearly anything on bytes that were made up
+    ) as error:  # on invalid bytes, the parsers of zip, npy and JSON raise nearly any exception
         raise ValueError(f"{path} {why}: {str(error) or type(error).__name__}") from error
 
 
@@ -179,14 +179,14 @@ def _check_version(path: str | os.PathLike[str], header: dict) -> None:
     if type(found) is int and found > VERSION:
         raise ValueError(
             f"{path} is of format version {found}, written by quapy-nemsis "
-            f"{header.get('written_by')}; this one reads versions up to {VERSION}: install a newer quapy-nemsis"
+            f"{header.get('written_by')}, but this package reads versions up to {VERSION}: install a newer quapy-nemsis"
         )
     if type(found) is not int or found < 1:
         raise ValueError(f"{path} was changed or damaged: there is no format version {found!r}")
 
 
 def _archive(file: BinaryIO) -> zipfile.ZipFile:
-    """The archive, if reading it takes no more memory than the file has bytes."""
+    """Open the archive, if reading it takes no more memory than the size of the file."""
     archive = zipfile.ZipFile(file)
     members = archive.infolist()
     if any(
@@ -199,19 +199,19 @@ def _archive(file: BinaryIO) -> zipfile.ZipFile:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """An array, if it has the length that it says: numpy would ask for the memory first."""
+    """Read an array, after checking its length, because numpy would allocate the memory that the header asks for."""
     info = archive.getinfo(f"{name}.npy")
     with archive.open(info) as member:
         if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError(f"{name} is no array of npy version 1.0")
+            raise ValueError(f"{name} is not an array of npy version 1.0")
         shape, _, dtype = np.lib.format.read_array_header_1_0(member)
         if math.prod(shape) * dtype.itemsize != info.file_size - member.tell():
-            raise ValueError(f"{name} is not as long as it says")
+            raise ValueError(f"the length of {name} does not match its header")
         member.seek(0)
         return np.lib.format.read_array(member, allow_pickle=False)
 
 
-#: What the digest of each version is of.
+#: The part of the header that the digest covers, for each version.
 CONTENT: dict[int, Callable[[dict[str, Any]], Any]] = {
     1: lambda header: [header["learner"], header["extra"]],
     2: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
@@ -220,7 +220,7 @@ CONTENT: dict[int, Callable[[dict[str, Any]], Any]] = {
 
 def _digest(content: Any, arrays: dict[str, np.ndarray]) -> str:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
-    version1 = isinstance(content, list)  # whose arrays have numbers, a0, a1, …, and no names
+    version1 = isinstance(content, list)  # its arrays are numbered a0, a1, … and not named
     for name in sorted(arrays, key=lambda name: (len(name), name) if version1 else (0, name)):
         array = arrays[name]
         digest.update(f"{'' if version1 else name}{array.dtype.str}{array.shape}".encode())
@@ -229,7 +229,7 @@ def _digest(content: Any, arrays: dict[str, np.ndarray]) -> str:
 
 
 def _plain(array: np.ndarray, where: str) -> np.ndarray:
-    """An array as a file holds it; text is stored as text, also where it was Python objects."""
+    """Convert an array to the form in files; text stored as Python objects becomes numpy strings."""
     if array.dtype == object and all(isinstance(entry, str) for entry in array.flat):
         array = array.astype(str)
     if array.dtype == object:
@@ -238,7 +238,7 @@ def _plain(array: np.ndarray, where: str) -> np.ndarray:
 
 
 def _encode(value: Any, where: str) -> Any:
-    """A value as JSON."""
+    """Convert a value to JSON."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | str):
@@ -254,12 +254,12 @@ def _encode(value: Any, where: str) -> Any:
             return {kind: value.name}
     raise TypeError(
         f"{where} is a {type(value).__name__}, which cannot be saved: only numbers, names and the measures of this "
-        "package can. Use pickle, or a seed that is an integer"
+        "package can. Use pickle, or an integer as random_state"
     )
 
 
 def _same(kind: str, value: Measure) -> bool:
-    """Whether an object follows from its name; a custom measure does not."""
+    """Whether a measure can be restored from its name; a custom measure cannot."""
     try:
         return bool(_decode({kind: value.name}) == value)
     except ValueError:
@@ -267,7 +267,7 @@ def _same(kind: str, value: Measure) -> bool:
 
 
 def _decode(tree: Any) -> Any:
-    """The inverse of `_encode`."""
+    """Inverse of `_encode`."""
     match tree:
         case list():
             return [_decode(entry) for entry in tree]
@@ -282,20 +282,20 @@ def _decode(tree: Any) -> Any:
         case {"loss of measure": str(name)}:
             return get_loss(get_measure(name))
         case dict():
-            raise ValueError(f"there is nothing that {str(tree)[:80]} stands for")
+            raise ValueError(f"the value {str(tree)[:80]} is unknown")
     return tree
 
 
 def _restored(
     content: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> tuple[LinearClassifier, Any]:
-    """The learner and what goes with it, checked."""
+    """Restore and check a learner, and decode the extra values."""
     kind = LEARNERS.get(content["class"])
     if kind is None:
-        raise ValueError(f"it holds a {content['class']}")
+        raise ValueError(f"it contains a {content['class']}")
     parameters = {name: _decode(value) for name, value in content["parameters"].items()}
     if parameters.keys() != kind().get_params(deep=False).keys():
-        raise ValueError(f"{kind.__name__} has other parameters than {', '.join(parameters)}")
+        raise ValueError(f"the parameters of {kind.__name__} are not {', '.join(parameters)}")
     learner = kind(**parameters)
     if arrays:
         coef = arrays.get("coef", np.zeros(0))

@@ -1,4 +1,4 @@
-"""The learners as QuaPy quantifiers: classify with a model trained for the measure, and count."""
+"""The learners as QuaPy quantifiers, which classify with a model trained for the measure and count the predictions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _unchanged_style() -> Iterator[None]:
-    """Give matplotlib's settings back as they were: importing QuaPy changes them for the whole process."""
+    """Restore matplotlib's settings, because importing QuaPy changes them for the whole process."""
     loaded = sys.modules.get("matplotlib")
     before = loaded.rcParams.copy() if loaded is not None else None
     yield
@@ -49,14 +49,14 @@ with _unchanged_style():
 class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier):
     """A binary classify-and-count quantifier whose parameters are those of its learner.
 
-    QuaPy's aggregative quantifiers are given a classifier. Here the learner is built at `fit`, from parameters that
-    `set_params` reaches; built any earlier, a grid search would train the same learner at every point of its grid.
+    QuaPy's aggregative quantifiers are given a classifier. Here `fit` builds the learner from parameters that
+    `set_params` can change. If it were built earlier, a grid search would train the same learner at every grid point.
     """
 
-    #: The learner; it takes the quantifier's own parameters.
+    #: The type of the learner, which takes the quantifier's own parameters.
     learner: ClassVar[type[LinearClassifier]]
 
-    # What QuaPy's own constructor would set: the classifier is always trained, and needs no validation split.
+    # Attributes that QuaPy's own constructor would set: the classifier is always trained, without a validation split.
     fit_classifier = True
     val_split = None
 
@@ -68,14 +68,14 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Labels, two classes of any type.
+            Labels of any type, with two classes.
 
         Returns
         -------
         self
             The fitted quantifier.
         """
-        # The learner checks the labels, and says more about them than QuaPy's assertion would.
+        # The learner checks the labels, with a more helpful message than QuaPy's assertion.
         return super(BinaryAggregativeQuantifier, self).fit(X, y)
 
     def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[None, None]:
@@ -87,15 +87,15 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         return self.get_params(deep=False)
 
     def classify(self, X: MatrixLike) -> np.ndarray:
-        """Labels of the rows, as the learner predicts them."""
+        """Predict the labels of the rows with the learner."""
         check_is_fitted(self, "classifier_")
         return super().classify(X)
 
     def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
-        """Nothing to train: predictions are counted."""
+        """Do nothing: counting predictions needs no training."""
 
     def aggregate(self, classif_predictions: ArrayLike) -> np.ndarray:
-        """Shares of the predicted labels.
+        """Return the share of each class among the predicted labels.
 
         Parameters
         ----------
@@ -111,12 +111,12 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
 
 
 class _OnlineClassifyAndCount(_ClassifyAndCount):
-    """A classify-and-count quantifier of an online learner, with `partial_fit`."""
+    """A classify-and-count quantifier with an online learner, which adds `partial_fit`."""
 
     learner: ClassVar[type[OnlineClassifier[Any]]]
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Train the learner on further points, in the order given.
+        """Train the learner on more rows, in the given order.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class _OnlineClassifyAndCount(_ClassifyAndCount):
         y : array-like of shape (n_samples,)
             Labels.
         classes : array-like of shape (2,), optional
-            All labels that can occur; needed in the first call unless `y` holds both.
+            All labels that can occur. Required in the first call unless `y` contains both.
 
         Returns
         -------
@@ -141,9 +141,9 @@ class _OnlineClassifyAndCount(_ClassifyAndCount):
 class NEMSIS(NEMSISParameters, _OnlineClassifyAndCount):
     """Quantifier that counts the predictions of a `NEMSISClassifier` trained for a quantification measure.
 
-    Its parameters are those of `quapy_nemsis.NEMSISClassifier`, on the quantifier itself, so that QuaPy's grid search
-    reaches them. Binary; wrap it in `quapy.method.base.newOneVsAll` for more classes. For an adjusted count, which
-    follows strong drift, give the classifier to a QuaPy method instead: ``ACC(NEMSISClassifier("q"))``.
+    The quantifier has the parameters of `quapy_nemsis.NEMSISClassifier` itself, so that QuaPy's grid search can set
+    them. It is binary; for more classes, wrap it in `quapy.method.base.newOneVsAll`. Under strong drift an adjusted
+    count is better: give the classifier to a QuaPy method instead, as in ``ACC(NEMSISClassifier("q"))``.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class NEMSIS(NEMSISParameters, _OnlineClassifyAndCount):
 class SCAN(SCANParameters, _OnlineClassifyAndCount):
     """Quantifier that counts the predictions of a `SCANClassifier`, for pseudo-concave measures.
 
-    Its parameters are those of `quapy_nemsis.SCANClassifier`, on the quantifier itself.
+    The quantifier has the parameters of `quapy_nemsis.SCANClassifier`.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class SCAN(SCANParameters, _OnlineClassifyAndCount):
 class CAN(CANParameters, _ClassifyAndCount):
     """Quantifier that counts the predictions of a `CANClassifier`, the exact batch optimum of a measure.
 
-    Its parameters are those of `quapy_nemsis.CANClassifier`, on the quantifier itself.
+    The quantifier has the parameters of `quapy_nemsis.CANClassifier`.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class CAN(CANParameters, _ClassifyAndCount):
 class OnePassMiniBatch(OnePassMiniBatchParameters, _OnlineClassifyAndCount):
     """Quantifier that counts the predictions of a `OnePassMiniBatchClassifier`, the paper's 1PMB.
 
-    Its parameters are those of `quapy_nemsis.OnePassMiniBatchClassifier`, on the quantifier itself.
+    The quantifier has the parameters of `quapy_nemsis.OnePassMiniBatchClassifier`.
 
     Examples
     --------
@@ -213,10 +213,10 @@ class OnePassMiniBatch(OnePassMiniBatchParameters, _OnlineClassifyAndCount):
 
 
 class SVMPerf(SVMPerfParameters, _ClassifyAndCount):
-    """Quantifier that counts the predictions of a `SVMPerfClassifier`, the structural SVM of any loss.
+    """Quantifier that counts the predictions of an `SVMPerfClassifier`, the structural SVM for any loss.
 
-    Its parameters are those of `quapy_nemsis.SVMPerfClassifier`, on the quantifier itself. `SVMKLD`, `SVMNKLD`,
-    `SVMAE`, `SVMRAE` and `SVMQ` are this with the loss that QuaPy gives these names to.
+    The quantifier has the parameters of `quapy_nemsis.SVMPerfClassifier`. `SVMKLD`, `SVMNKLD`, `SVMAE`, `SVMRAE` and
+    `SVMQ` are this quantifier with the losses of QuaPy's quantifiers of the same names.
 
     Examples
     --------
@@ -232,7 +232,7 @@ class SVMPerf(SVMPerfParameters, _ClassifyAndCount):
 
 
 class _FixedLoss(CuttingPlaneParameters, _ClassifyAndCount):
-    """A structural SVM with a name of its own."""
+    """A structural SVM with a fixed loss."""
 
     learner = SVMPerfClassifier
     loss: ClassVar[str]
@@ -302,7 +302,7 @@ class SVMRAE(_FixedLoss):
 
 
 class SVMQ(_FixedLoss):
-    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and count, "qrecall" (see `SVMPerf`).
+    """SVM(Q) (Barranquero et al. 2015): structural SVM for recall and prevalence error, "qrecall" (see `SVMPerf`).
 
     Examples
     --------

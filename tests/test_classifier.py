@@ -305,7 +305,7 @@ def test_bad_parameters(parameters, error, message):
         (scipy.sparse.csr_matrix(spoiled(-np.inf)), Y, ValueError, "contains infinity"),
         (np.empty((0, 3)), [], ValueError, "0 sample"),
         (np.empty((60, 0)), Y, ValueError, "0 feature"),
-        (X, np.zeros(60), ValueError, r"needs two classes; the data holds one class, \[0.0\]"),
+        (X, np.zeros(60), ValueError, r"needs two classes; the data contains one class, \[0.0\]"),
         (X, np.arange(60) % 3, ValueError, "Only binary .* 3 classes"),
         (X, Y[:-1], ValueError, "inconsistent numbers of samples"),
         (X, np.linspace(0, 1, 60), ValueError, "continuous"),

@@ -189,7 +189,7 @@ def test_what_cannot_be_merged():
         merge([])
     with pytest.raises(TypeError, match="got CANClassifier"):
         merge([CANClassifier()])
-    with pytest.raises(TypeError, match=r"give a list of learners, merge\(\[a, b\]\)"):
+    with pytest.raises(TypeError, match=r"give a list of learners, as in merge\(\[a, b\]\)"):
         merge(one, one)
     with pytest.raises(TypeError, match="got list"):
         merge([one], [one])

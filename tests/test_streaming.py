@@ -161,10 +161,10 @@ def test_bad_npz(tmp_path):
     path = tmp_path / "rows.npz"
     source = read_npz(path)
     for arrays, message in (
-        ({"y": y, "Z": X}, r"there is no array 'data' in it, only \['Z', 'y'\]"),
+        ({"y": y, "Z": X}, r"the array 'data' is missing; the file has \['Z', 'y'\]"),
         ({"y": y[:40], "X": X}, r"X has shape \(50, 6\) and y \(40,\)"),
         ({"y": y, "X": np.asfortranarray(X)}, "'X' is in Fortran order"),
-        ({"y": y.astype(object), "X": X}, "'y' holds Python objects, which are not loaded"),
+        ({"y": y.astype(object), "X": X}, "'y' contains Python objects, which are not loaded"),
         (
             {"y": y, "data": X[0], "indices": [0, 1], "indptr": [0] * 50 + [6], "shape": [50, 6]},
             "'indices' ends too early",
@@ -229,7 +229,7 @@ def test_a_shuffle_buffer_leaves_its_source_alone():
         zip(map(tuple, X), words, strict=True)
     )
     chunks[4] = (X[400:500, :2], words[400:500])
-    with pytest.raises(ValueError, match="a chunk has 2 features, those before it 6"):
+    with pytest.raises(ValueError, match="a chunk has 2 features, but earlier chunks have 6"):
         gathered(shuffled(from_iterable(lambda: iter(chunks)), 200))
     with pytest.raises(ValueError, match="buffer must be at least 1; got 0"):
         shuffled(chunks_of(X, y), 0)
@@ -362,8 +362,8 @@ def broken_in_the_middle(X, y):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("nan", r"the iterable: row 705 holds NaN"),
-        ("width", r"the iterable: row 601 has 3 features, those before it 6"),
+        ("nan", r"the iterable: row 705 contains NaN"),
+        ("width", r"the iterable: row 601 has 3 features, but earlier rows have 6"),
         ("label", r"row 606 has the label 7, which is not among the classes \[0, 1\]"),
         ("end", r"the iterable: cannot be read after row 600 \(EOFError: cut short\)"),
     ],
@@ -399,7 +399,7 @@ def test_a_nan_after_a_million_rows():
             yield X, y
         yield bad, y
 
-    with pytest.raises(StreamError, match=r"the iterable: row 1,000,005 holds NaN") as caught:
+    with pytest.raises(StreamError, match=r"the iterable: row 1,000,005 contains NaN") as caught:
         fit_stream(NEMSISClassifier("q", eta0=0.3), from_iterable(chunks), classes=[False, True])
     assert caught.value.progress.learner.t_ == 1_000_000
 
@@ -417,7 +417,7 @@ def test_broken_files(tmp_path):
     assert caught.value.progress.rows > 0
     text = tmp_path / "text.csv"
     frame_of(X[:50], y[:50]).assign(x2="word").to_csv(text, index=False)
-    with pytest.raises(StreamError, match="column 'x2' does not hold numbers"):
+    with pytest.raises(StreamError, match="column 'x2' is not numeric"):
         fit_stream(learner, read_csv(text, "label"), classes=["no", "yes"])
     with pytest.raises(StreamError, match="no column 'lable'; the columns are x0, x1"):
         fit_stream(learner, read_csv(text, "lable"), classes=["no", "yes"])
@@ -464,15 +464,15 @@ def test_more_mistakes(tmp_path):
     X, y = make_points(n=300)
     source = chunks_of(X, y, rows=100)
     with pytest.raises(
-        TypeError, match="CANClassifier is no online learner: give NEMSISClassifier"
+        TypeError, match="CANClassifier is not an online learner: give NEMSISClassifier"
     ):
         fit_stream(CANClassifier(), source, classes=[False, True])
-    with pytest.raises(ValueError, match="resume needs the file"):
+    with pytest.raises(ValueError, match="resume needs a checkpoint"):
         fit_stream(NEMSISClassifier(), source, classes=[False, True], resume=True)
     path = tmp_path / "checkpoint.npz"
     fit_stream(NEMSISClassifier("q"), source, classes=[False, True], checkpoint=path)
     before = path.read_bytes()
-    with pytest.raises(FileExistsError, match="there already: go on from it with resume=True"):
+    with pytest.raises(FileExistsError, match="already exists: continue from it with resume=True"):
         fit_stream(NEMSISClassifier("q"), source, classes=[False, True], checkpoint=path)
     assert path.read_bytes() == before
     with pytest.raises(ValueError, match="name another file"):
@@ -638,11 +638,11 @@ def test_a_stream_that_never_began_leaves_no_checkpoint(tmp_path):
     fit_stream(learner, chunks_of(X, y), **options)
     # A checkpoint of the same learner and stream, and of nothing else.
     assert fit_stream(learner, chunks_of(X, y), resume=True, **options).rows == 300
-    with pytest.raises(StreamError, match="first row is not that of the stream of the checkpoint"):
+    with pytest.raises(StreamError, match="first row differs from that of the checkpoint"):
         fit_stream(learner, chunks_of(-X, y), resume=True, **options)
     save(learner, tmp_path / "learner.npz")
     options["checkpoint"] = tmp_path / "learner.npz"
-    with pytest.raises(ValueError, match="no checkpoint of fit_stream"):
+    with pytest.raises(ValueError, match="not a checkpoint of fit_stream"):
         fit_stream(learner, chunks_of(X, y), resume=True, **options)
 
 
@@ -675,7 +675,7 @@ def test_chunks_of_any_kind():
         fit_stream(learner, [(X[:300], labels[:300]), (X[:300], labels[:300, None])], **options)
     bad = X.copy()
     bad[700, 1] = np.nan
-    with pytest.raises(StreamError, match="row 701 holds NaN"):
+    with pytest.raises(StreamError, match="row 701 contains NaN"):
         fit_stream(learner, [(scipy.sparse.csc_matrix(bad), labels)], **options)
 
 
@@ -708,7 +708,7 @@ def test_columns_of_a_parquet_file(tmp_path):
         gathered(read_parquet(path, "label"))[0], frame.to_numpy()[:, :-1]
     )
     frame.assign(x1="7").to_parquet(path)
-    with pytest.raises(ValueError, match="column 'x1' does not hold numbers"):
+    with pytest.raises(ValueError, match="column 'x1' is not numeric"):
         next(iter(read_parquet(path, "label")))
     with pytest.raises(ValueError, match="no column 'lable'; the columns are x0, x1"):
         next(iter(read_parquet(path, "lable")))
@@ -756,7 +756,7 @@ def test_mistakes_in_a_shuffled_source():
     with pytest.raises(StreamError, match=r"the matrix, shuffled: row [\d,]+ has the label 7"):
         fit_stream(learner, shuffled(chunks_of(X, labels, rows=500), 1000), classes=[0, 1])
     chunks = [(X[:500], y[:500]), (X[:500, :3], y[:500])]
-    with pytest.raises(StreamError, match="has 3 features, those before it 6"):
+    with pytest.raises(StreamError, match="has 3 features, but earlier chunks have 6"):
         fit_stream(learner, shuffled(from_iterable(chunks), 1000), classes=[False, True])
     with pytest.raises(TypeError, match=r"such as from_iterable\(…\)"):
         shuffled(chunks, 1000)

@@ -1,4 +1,4 @@
-"""The learners, one algorithm a module: settings, state and classifier together."""
+"""The learners. Each module holds one algorithm: its settings, its state and its classifier."""
 
 from quapy_nemsis.learners.base import LinearClassifier, OnlineClassifier
 from quapy_nemsis.learners.can import CANClassifier

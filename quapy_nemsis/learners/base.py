@@ -1,4 +1,4 @@
-"""What the classifiers share: predicting, and for online learners `fit`, `partial_fit`, records and posteriors."""
+"""Base classes: prediction for all classifiers; `fit`, `partial_fit`, history and posteriors for online learners."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_: int
 
     def decision_function(self, X: MatrixLike) -> np.ndarray:
-        """Scores w·x + b; a point is predicted positive if its score is above 0.
+        """Return the scores w·x + b; a row is predicted positive if its score is above 0.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return scores
 
     def predict(self, X: MatrixLike) -> np.ndarray:
-        """Labels of the rows.
+        """Predict the label of each row.
 
         Parameters
         ----------
@@ -93,20 +93,20 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Labels out of `classes_`.
+            Labels from `classes_`.
         """
         scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(np.intp)]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name."""
+        """Everything that was learned, as arrays by name."""
         arrays = {"classes": self.classes_, "coef": self.coef_, "intercept": self.intercept_}
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = self.feature_names_in_
         return arrays
 
     def from_arrays(self, arrays: Arrays) -> None:
-        """Take over what was learned; refuses arrays of other types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
         if not arrays.width:
             raise ValueError("it has no features")
         self.classes_ = arrays.any("classes", 2)
@@ -117,7 +117,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("its weights are not finite")
         first, second = self.classes_
         if self.classes_.dtype.kind not in "biufUmM" or not first < second:
-            raise ValueError(f"its classes are {self.classes_.tolist()}")
+            raise ValueError(f"its classes are {self.classes_.tolist()}, not two sorted labels")
         if "feature_names" in arrays.arrays:
             names = arrays.take("feature_names", arrays.width, types=(np.str_,))
             self.feature_names_in_ = names.astype(object)
@@ -131,7 +131,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
 @dataclass(eq=False, repr=False)
 class StepParameters:
-    """Parameters of all learners that take steps, written once."""
+    """Parameters shared by all online learners."""
 
     _: KW_ONLY
     eta0: float | str = AUTO
@@ -145,7 +145,7 @@ class StepParameters:
     verbose: int = 0
 
     def checked_steps(self) -> dict[str, Any]:
-        """Check the parameters; what of them a state needs."""
+        """Check the parameters and return those that a state needs."""
         check_option("average", self.average, AVERAGES)
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("shuffle", self.shuffle)
@@ -165,12 +165,12 @@ class StepParameters:
 
 
 class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
-    """A learner that takes one point at a time; subclasses say with which settings and state."""
+    """Base class of online learners, which can learn from a stream; subclasses define the settings and the state."""
 
     state_type: ClassVar[type[State[Any]]]
-    #: The parameters that a state cannot go on without, for a message.
+    #: Names of the parameters that must not change between calls of `partial_fit`, for the error message.
     resume_parameters: ClassVar[str]
-    #: Whether the kernel notices NaN and infinity in X on its way, so that they need not be looked for beforehand.
+    #: Whether the kernel detects NaN and infinity in X while it learns, so that X need not be checked beforehand.
     notices_nan: ClassVar[bool] = True
 
     state_: State[S]
@@ -181,7 +181,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     history_: dict[str, list[float]]
 
     def settings(self) -> S:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
@@ -190,9 +190,9 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; C-ordered float32 or float64 arrays and CSR matrices are used as they are, the rest is converted.
+            Rows. C-ordered float32 or float64 arrays and CSR matrices are used without a copy; others are converted.
         y : array-like of shape (n_samples,)
-            Labels, two classes of any type.
+            Labels of any type, with two classes.
 
         Returns
         -------
@@ -226,10 +226,10 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Learn from further points, in the order given.
+        """Learn from more rows, in the given order.
 
-        Any way of cutting the same rows into chunks gives the same weights. If a chunk cannot be used, the learner
-        stays as it was.
+        The weights do not depend on how the rows are divided into chunks. If a chunk cannot be used, the learner is
+        left unchanged.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         y : array-like of shape (n_samples,)
             Labels.
         classes : array-like of shape (2,), optional
-            All labels that can occur; needed in the first call unless `y` holds both.
+            All labels that can occur. Required in the first call unless `y` contains both.
 
         Returns
         -------
@@ -264,7 +264,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             strange = np.setdiff1d(distinct(labels), known)
             if len(strange):
                 raise ValueError(
-                    f"y holds labels {strange.tolist()} that are not among the classes {known.tolist()}"
+                    f"y contains labels {strange.tolist()} that are not among the classes {known.tolist()}"
                 )
             positive = labels == known[1]
             records = self._learn(state, X, positive, np.arange(X.shape[0]))
@@ -284,7 +284,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     def take_over(
         self, state: State[S], classes: np.ndarray, records: Sequence[tuple[float, ...]] = ()
     ) -> None:
-        """Make a state this learner's own, after all went well."""
+        """Set the fitted attributes from a state, after learning has succeeded."""
         for record in records:
             for column, entry in zip(HISTORY, record, strict=True):
                 self.history_[column].append(entry)
@@ -297,7 +297,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.coef_, self.intercept_ = weights[np.newaxis], np.array([intercept])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name."""
+        """Everything that was learned, as arrays by name."""
         return {
             **super().to_arrays(),
             "eta0": np.array(self.eta0_),
@@ -309,7 +309,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         }
 
     def from_arrays(self, arrays: Arrays) -> None:
-        """Take over what was learned; refuses arrays of other types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
         super().from_arrays(arrays)
         self.eta0_, self.radius_ = arrays.real("eta0"), arrays.real("radius", finite=False)
         signature = arrays.take("resume_signature", None, types=(np.int64,)).tolist()
@@ -319,7 +319,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.history_ = arrays.part("history").columns(HISTORY)
         settings, part = self.settings().completed(self.eta0_, self.radius_), arrays.part("state")
         if len(signature) != len(settings.resume_signature) or not self.eta0_ > 0 < self.radius_:
-            raise ValueError("it was trained with other parameters than a learner has")
+            raise ValueError("its step size, radius or resume signature is not valid")
         if StreamTuner.is_in(part):
             self.state_ = StreamTuner.restored(part, self.settings(), self.state_type)
         else:
@@ -327,7 +327,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         part.finish()
         self.state_.check()
 
-    # ----------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- private
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         options = {"dtype": FLOATS, "ensure_all_finite": not self.notices_nan}
@@ -340,7 +340,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         return self.state_type.start(X.shape[1], settings.completed(math.nan, math.inf))
 
     def _resumed(self, settings: S, classes: ArrayLike | None) -> State[S]:
-        """The state to go on with; the learner's own stays as it is."""
+        """A copy of the state, ready to learn more; the learner's own state is not changed."""
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
                 f"classes {np.unique(classes).tolist()} differ from those of the first call, "
@@ -349,7 +349,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         if settings.resume_signature != self.resume_signature_:
             raise ValueError(
                 f"{self.resume_parameters} cannot change between calls of partial_fit; "
-                "set them back, or call fit to start anew"
+                "set them back, or call fit to start again"
             )
         state = self.state_.copy()
         if self.eta0 != AUTO:
@@ -360,7 +360,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     def _learn(
         self, state: State[S], X: Any, positive: np.ndarray, order: np.ndarray
     ) -> list[tuple]:
-        """Learn the rows, stopping at every `record_every`-th sample to take down how things stand."""
+        """Learn the rows; return a record of the estimates for every `record_every`-th sample."""
         records = []
         rows = as_rows(X)
         every = None if self.record_every is None else int(self.record_every)
@@ -389,25 +389,27 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         )
 
     def _calibrate(self, X: Any, positive: np.ndarray, tuned: Tuned[S] | None, rng: Any) -> None:
-        """Called at the end of `fit`, for learners with posteriors."""
+        """Calibrate posteriors at the end of `fit`; learners without posteriors do nothing."""
 
     def _recalibrate(self, X: Any, positive: np.ndarray) -> None:
-        """Called with every chunk of a stream before what it taught is taken over, with the first one after that."""
+        """Update the calibration with a chunk of a stream, before its new weights are set (the first chunk: after)."""
 
 
 class ProbabilisticOnlineClassifier(OnlineClassifier[S]):
-    """An online learner with posteriors."""
+    """Base class of online learners with posterior probabilities."""
 
     calibration_: Calibration
 
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Posterior probabilities at the prevalence of the training data.
 
-        A nondecreasing function of the score (see `quapy_nemsis.learners.calibration.Calibration`), fitted to scores of
-        training rows; where there are fewer than ten rows per feature, of rows held out for tuning; in a stream, of the
-        latest 4,096 points before they were learned. With the logistic reward and constant class gradients ω⁺, ω⁻ it
-        would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence, and a step size that is best for the measure need not
-        converge in scale. `predict` follows the score, not the posterior: it optimises the measure.
+        The posterior is a nondecreasing function of the score (see
+        `quapy_nemsis.learners.calibration.Calibration`). `fit` fits it to the scores of training rows or, with fewer
+        than ten rows per feature, of rows held out for tuning. In a stream it is fitted to the latest 4,096 points,
+        scored before they were learned. With the logistic reward and constant class gradients ω⁺, ω⁻ the posterior
+        would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence, and with the step size that is best for the measure the
+        scale of the scores need not converge. `predict` uses the score, not the posterior, because the score is what
+        optimises the measure.
 
         Parameters
         ----------
@@ -417,18 +419,18 @@ class ProbabilisticOnlineClassifier(OnlineClassifier[S]):
         Returns
         -------
         ndarray of shape (n_samples, 2)
-            Probabilities of `classes_`.
+            Probabilities of the two classes, in the order of `classes_`.
         """
         scores = self.decision_function(X)
         positive = self.calibration_.posterior(scores)
         return np.column_stack([1.0 - positive, positive])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name."""
+        """Everything that was learned, as arrays by name."""
         return {**super().to_arrays(), **prefixed("calibration", self.calibration_.to_arrays())}
 
     def from_arrays(self, arrays: Arrays) -> None:
-        """Take over what was learned; refuses arrays of other types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
         super().from_arrays(arrays)
         part = arrays.part("calibration")
         self.calibration_ = Calibration.from_arrays(part)

@@ -1,4 +1,4 @@
-"""From scores to posterior probabilities."""
+"""Calibration: turning scores into posterior probabilities."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from quapy_nemsis.learners.tuning import Tuned
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Valuation, get_measure
 from quapy_nemsis.measures.formulas import smoothing
 
-# How many scores of the latest points a stream keeps, and of each class `fit` looks at.
+# How many of the latest scores a stream keeps, and how many rows of each class `fit` uses at most.
 RECENT = 4096
 _MOST_OF_A_CLASS = 50_000
-# How many points the sigmoid counts for beside the labels, and up to how many it is all there is.
+# The weight of the sigmoid in points, next to the labels. With fewer points than this, the sigmoid is used alone.
 _SIGMOID_POINTS = 1000.0
 
 
 def sample_of_classes(
     positive: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to calibrate on, all or 50,000 at random of each class, and how many rows each stands for.
+    """Choose rows to calibrate on, at most 50,000 of each class, and count how many rows each one represents.
 
-    In random order: a stream that goes on from them keeps the last ones.
+    The rows are in random order, because a stream that continues from them keeps only the last ones.
     """
     rows, weights = [], []
     for members in (np.flatnonzero(positive), np.flatnonzero(~positive)):
@@ -47,20 +47,21 @@ def fit_platt(
     weights: np.ndarray | None = None,
     offset: float | None = None,
 ) -> tuple[float, float]:
-    """Slope A > 0 and offset B of the sigmoid σ(A·score + B) of greatest likelihood (Platt 1999), by Newton's method.
+    """Fit slope A > 0 and offset B of σ(A·score + B) by maximum likelihood (Platt 1999), with Newton's method.
 
-    Targets are pulled from 0 and 1 to (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so that separable scores have an answer.
+    The targets are (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2) instead of 1 and 0, so that a solution exists even if the scores
+    separate the classes.
 
     Parameters
     ----------
     scores : ndarray of shape (n_samples,)
         Scores.
     positive : ndarray of bool of shape (n_samples,)
-        Whether they belong to positives.
+        Whether each score belongs to a positive.
     weights : ndarray of shape (n_samples,), optional
-        How many points each stands for.
+        How many points each score represents; 1 by default.
     offset : float, optional
-        B, if it is known.
+        B, if it is already known; then only A is fitted.
 
     Returns
     -------
@@ -79,9 +80,9 @@ def fit_platt(
     n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
     target = np.where(positive, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
     scale = max(float(np.std(scores)), 1e-300)
-    # Scores that are all the same, but for rounding, say nothing about the slope.
+    # Scores that are equal up to rounding carry no information about the slope.
     differ = scale > 1e-12 * np.abs(scores).max(initial=0.0)
-    # Of slope and offset, the part that is sought is called the model.
+    # The model is what is fitted: the slope alone, or slope and offset.
     design = (scores / scale if differ else np.zeros(len(scores)))[:, np.newaxis]
     base, model = 0.0 if offset is None else offset, np.zeros(1)
     if offset is None:
@@ -110,23 +111,24 @@ def fit_platt(
 class Calibration:
     """The share of positives as a nondecreasing function of the score.
 
-    Fewer than 1,000 points get a sigmoid. If the scores were learned for a measure whose derivatives a⁺ and a⁻ at
-    perfect rates are positive (BA and what mixes it with counts: both ½ times something), its offset follows from them:
-    score 0 is a threshold for class weights a⁺/p and a⁻/n, so the posterior odds there are a⁻p/(a⁺n). Its slope is
-    fitted. A sigmoid does for scores of a model that maximises likelihood; scores of one that maximises another measure
-    can be bent anyhow, and all that is sure is that more is more positive. So more points get an isotonic regression,
-    on the labels and, with the weight of 1,000 points in all, on the sigmoid: no posterior is 0 or 1.
+    With fewer than 1,000 points, the function is a sigmoid. Its slope is fitted. Its offset follows from the measure if
+    the class gradients a⁺ and a⁻ at perfect rates are both positive (as for BA and its mixtures with prevalence-only
+    measures): score 0 is then the threshold for class weights a⁺/p and a⁻/n, so the posterior odds there are
+    a⁻p/(a⁺n). Otherwise the offset is fitted too. A sigmoid suits the scores of a model that maximises likelihood. A
+    model that maximises another measure may have posteriors of any shape, and the only safe assumption is that they
+    increase with the score. From 1,000 points on, the function is therefore an isotonic regression on the labels and
+    on the sigmoid, which has a total weight of 1,000 points. No posterior is exactly 0 or 1.
 
     Parameters
     ----------
     scores : ndarray of shape (n_samples,)
         Scores.
     positive : ndarray of bool of shape (n_samples,)
-        Whether they belong to positives.
+        Whether each score belongs to a positive.
     weights : ndarray of shape (n_samples,), optional
-        How many points each stands for.
+        How many points each score represents; 1 by default.
     measure : Measure, optional
-        What the scores were learned for.
+        The measure that the scores were learned for.
 
     Examples
     --------
@@ -151,11 +153,11 @@ class Calibration:
 
     @classmethod
     def of_nothing(cls) -> Calibration:
-        """Calibration before the first point."""
+        """Empty calibration, before the first point."""
         return cls(np.zeros(0), np.zeros(0, dtype=bool))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """What it is fitted to, by name."""
+        """The data that the calibration is fitted to, as arrays by name."""
         arrays = {"scores": self.scores, "positive": self.positive, "weights": self.weights}
         measure = self.measure
         if isinstance(measure, Valuation):
@@ -164,32 +166,34 @@ class Calibration:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Calibration:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         measure: Measure | None = None
         if "measure" in arrays.arrays:
             measure = get_measure(str(arrays.any("measure")))
         if "level" in arrays.arrays:
             if not isinstance(measure, PseudoMeasure):
-                raise ValueError(f"{measure!r} has no level")
+                raise ValueError(
+                    f"{measure!r} cannot have a level; only pseudo-concave measures do"
+                )
             measure = measure.valuation(arrays.real("level"))
         scores = arrays.take("scores", None)
         positive = arrays.take("positive", len(scores), types=(np.bool_,))
         weights = arrays.take("weights", len(scores))
         if not (len(scores) and np.isfinite(scores).all()):
-            raise ValueError("it is calibrated on scores that are not finite, or on none")
+            raise ValueError("its calibration has no scores, or scores that are not finite")
         if not (weights.min() > 0 and weights.sum() < MOST):
-            raise ValueError("the points that it is calibrated on count for nothing, or too much")
+            raise ValueError("the weights of its calibration points are not positive, or too large")
         return cls(scores, positive, weights, measure)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is fitted when it is needed."""
+        """The data without the fitted functions, which are fitted again when needed."""
         names = ("scores", "positive", "weights", "measure")
         return {name: getattr(self, name) for name in names}
 
     def extended(
         self, scores: np.ndarray, positive: np.ndarray, measure: Measure | None
     ) -> Calibration:
-        """Calibration on the latest 4,096 scores, these the newest."""
+        """Calibration on the latest 4,096 scores, after adding these as the newest."""
         last = slice(-RECENT, None)
         return Calibration(
             np.concatenate([self.scores[last], scores[last]])[last],
@@ -199,7 +203,7 @@ class Calibration:
         )
 
     def _offset(self) -> float | None:
-        """Log-odds of the posterior where the score is 0, as far as the measure tells."""
+        """Log-odds of the posterior at score 0 if the measure determines them, otherwise None."""
         n_pos, n_neg = self.weights[self.positive].sum(), self.weights[~self.positive].sum()
         if not isinstance(self.measure, NestedMeasure) or min(n_pos, n_neg) == 0.0:
             return None
@@ -239,15 +243,16 @@ def calibrate(
     tuned: Tuned[Any] | None,
     rng: np.random.Generator,
 ) -> Calibration:
-    """Calibration of the scores of a state's model, at the end of `fit`.
+    """Calibrate the scores of a state's model at the end of `fit`.
 
-    Scores of held-out rows come from other models than the one kept, scores of training rows from this one. Where rows
-    are many for each feature these are the better guide, where they are few they are too good to be true.
+    The scores of held-out rows come from models other than the final one, and the scores of training rows come from
+    the final model itself. With many rows per feature, training rows give the better calibration. With few, their
+    scores are too optimistic, so held-out rows are used.
     """
     if tuned is not None and X.shape[0] < 10 * X.shape[1]:
         return Calibration(tuned.scores, tuned.positive, measure=state.objective())
     sample, weights = sample_of_classes(positive, rng)
-    blocks = np.array_split(sample, len(sample) // 10_000 + 1)  # rows are copied
+    blocks = np.array_split(sample, len(sample) // 10_000 + 1)  # indexing copies rows
     model = state.model()
     scores = np.concatenate([quiet_scores(X[rows], *model) for rows in blocks])
     return Calibration(scores, positive[sample], weights, state.objective())

@@ -1,4 +1,4 @@
-"""CAN (Algorithm 2 of the paper): the exact batch optimum of a measure, which online learners are measured against."""
+"""CAN (Algorithm 2 of the paper): the exact batch optimum of a measure, the reference for online learners."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Rates, 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Evaluations of the measure in all levels together, at least and for each of max_iter. Scaled features need fewer.
+# Limit on the evaluations of the measure over all levels: the larger of a fixed number and a multiple of max_iter.
+# Scaled features need fewer.
 _EVALUATIONS, _EVALUATIONS_PER_ITER = 4000, 4
-# Up to so many entries of the data, products are done sooner than the threads of BLAS have woken each other.
+# Up to this many entries of the data, matrix products take less time than it takes to wake the threads of BLAS.
 _ONE_THREAD = 100_000
 
 
 @dataclass(eq=False, repr=False)
 class CANParameters:
-    """Parameters of CAN, written once for the classifier and the QuaPy quantifier (see `CANClassifier`)."""
+    """Parameters of CAN, shared by the classifier and the QuaPy quantifier (see `CANClassifier`)."""
 
     measure: str | Measure = "cq"
     _: KW_ONLY
@@ -55,19 +56,19 @@ class CANParameters:
 
 
 class CANClassifier(CANParameters, LinearClassifier):
-    """Linear classifier trained by CAN (Algorithm 2 of Kar et al., KDD 2016): batch, exact.
+    """Linear classifier trained by CAN (Algorithm 2 of Kar et al., KDD 2016), an exact batch method.
 
-    With the logistic reward, P(w) and N(w) are smooth. For a pseudo-concave measure CAN alternates between
-    w ← argmax V(w, v) over ‖w‖ ≤ R and v ← P_class(w)/P_quant(w), until v gains less than `tol`; the gap to the best
-    level shrinks at least as fast as (1 − m/M)ᵗ (Theorem 2). (The paper's step 5 prints V ≥ v; V ≥ 0 is meant.) For a
-    nested concave measure the measure itself is maximised, once. The maximisation is scipy's L-BFGS, where the radius
-    binds followed by spectral projected gradients.
+    With the logistic reward, P(w) and N(w) are smooth. For a pseudo-concave measure, CAN alternates between
+    w ← argmax V(w, v) over ‖w‖ ≤ R and v ← P_class(w)/P_quant(w), until v gains less than `tol`. The gap to the best
+    level shrinks at least as fast as (1 − m/M)ᵗ (Theorem 2). (The paper's step 5 prints V ≥ v, but V ≥ 0 is meant.) A
+    nested concave measure is maximised directly, once. The maximisation uses scipy's L-BFGS, followed by spectral
+    projected gradients if the radius binds.
 
-    A measure that grows with P and with N is concave in w, and its maximum global: BA and the means of the rates, and
-    CQReward's valuations where P and N are at least 0. Measures with KLD (BKReward too, against what the paper says) or
-    NSS do not grow everywhere; what is found is then a local maximum, reached from zero weights. For KLD or NSS alone
-    it is no quantifier: logistic rewards with p̂ = p need not come with a 0-1 count that is right, and often come with
-    all points in one class.
+    A measure that increases with P and with N is concave in w, so the maximum found is global. Examples are BA, the
+    means of the rates, and CQReward's valuations where P and N are at least 0. Measures with KLD (including BKReward,
+    contrary to the paper) or NSS do not increase everywhere; for these, CAN finds a local maximum from zero weights.
+    CAN for KLD or NSS alone is not a usable quantifier: logistic rewards that give p̂ = p do not imply a correct 0-1
+    count, and often all points are predicted to be in one class.
 
     Parameters
     ----------
@@ -76,24 +77,25 @@ class CANClassifier(CANParameters, LinearClassifier):
     radius : float, default=inf
         R, the radius of the ball for the weights (not the intercept).
     tol : float, default=1e-6
-        The least gain of the level to go on for, and the tolerance of the maximisation (largest entry of the gradient).
+        CAN stops when the level gains no more than this. It is also the tolerance of the maximisation (for the largest
+        entry of the gradient).
     max_levels : int, default=50
-        Most levels.
+        Maximum number of levels.
     max_iter : int, default=1000
-        Most iterations of L-BFGS for one level.
+        Maximum number of iterations of L-BFGS for one level.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     verbose : int, default=0
-        Print a line per level.
+        If not 0, print a line per level.
 
     Attributes
     ----------
     levels_ : ndarray of shape (n_iter_,)
-        The level, or the measure's value, after each maximisation, at the mean logistic rewards.
+        The level (for a nested concave measure, its value) at the mean logistic rewards, after each maximisation.
     n_iter_ : int
         Number of maximisations.
     classes_, coef_, intercept_, n_features_in_
-        As for `NEMSISClassifier`.
+        See `NEMSISClassifier`.
 
     Examples
     --------
@@ -111,9 +113,9 @@ class CANClassifier(CANParameters, LinearClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; converted to float64 if they are not.
+            Rows; other types than float64 are converted to it.
         y : array-like of shape (n_samples,)
-            Labels, two classes of any type.
+            Labels of any type, with two classes.
 
         Returns
         -------
@@ -146,8 +148,10 @@ class CANClassifier(CANParameters, LinearClassifier):
             if gain > self.tol:
                 bound = f"max_levels={self.max_levels}"
                 if len(levels) < self.max_levels:
-                    bound = f"{len(levels)} levels with {problem.allowed} evaluations, as many as max_iter allows"
-                self._warn(f"the level still gains {gain:.2g} after {bound}")
+                    bound = f"{len(levels)} levels and {problem.allowed} evaluations, the most that max_iter allows"
+                self._warn(
+                    f"the level still gains {gain:.2g} after {bound}: raise max_levels, max_iter or tol"
+                )
         if problem.unfinished:
             self._warn(
                 f"the maximisation stopped early (max_iter={self.max_iter}, at most {problem.allowed} evaluations) "
@@ -161,16 +165,16 @@ class CANClassifier(CANParameters, LinearClassifier):
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name."""
+        """Everything that was learned, as arrays by name."""
         own = {"levels": self.levels_, "n_iter": np.array(self.n_iter_, dtype=np.int64)}
         return {**super().to_arrays(), **own}
 
     def from_arrays(self, arrays: Arrays) -> None:
-        """Take over what was learned; refuses arrays of other types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
         super().from_arrays(arrays)
         self.levels_, self.n_iter_ = arrays.take("levels", None), arrays.count("n_iter")
         if not (len(self.levels_) == self.n_iter_ and np.isfinite(self.levels_).all()):
-            raise ValueError("its levels are not finite, or not as many as it says")
+            raise ValueError("its levels are not finite, or their number differs from n_iter")
         self._checked_measure()
 
     def _warn(self, message: str) -> None:
@@ -179,7 +183,9 @@ class CANClassifier(CANParameters, LinearClassifier):
     def _checked_measure(self) -> NestedMeasure | PseudoMeasure:
         measure = get_measure(self.measure)
         if not isinstance(measure, (NestedMeasure, PseudoMeasure)):
-            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+            raise ValueError(
+                f"{measure!r} ({measure.formula}) is for evaluation only; choose another"
+            )
         check_positive("radius", self.radius)
         check_positive("tol", self.tol, finite=True)
         check_integer("max_levels", self.max_levels)
@@ -190,7 +196,7 @@ class CANClassifier(CANParameters, LinearClassifier):
 
 
 class _Problem:
-    """The mean logistic rewards of a data set, and their maximisation under a measure. A model is (w, b) in one."""
+    """Maximises a measure of the mean logistic rewards on a data set. A model is one vector, w followed by b."""
 
     def __init__(self, X: Any, positive: np.ndarray, options: CANParameters):
         self.X = X
@@ -198,25 +204,25 @@ class _Problem:
         self.sign = np.where(positive, 1.0, -1.0)
         self.counts = np.array([positive.sum(), (~positive).sum()], dtype=float)
         self.options = options
-        #: Largest entry of the gradient where the last maximisation stopped before its tolerance, else 0.
+        #: Largest entry of the gradient if the last maximisation stopped before reaching its tolerance, otherwise 0.
         self.unfinished = 0.0
         self.steep = max(1e-3 * float(abs(X).max()), 1e-3)
-        #: How many more evaluations are allowed, and how many were at first.
+        #: Number of evaluations left, and number allowed in all.
         self.left = self.allowed = max(_EVALUATIONS, _EVALUATIONS_PER_ITER * int(options.max_iter))
 
     def rates(self, model: np.ndarray) -> tuple[Rates, np.ndarray]:
-        """Mean rewards, and the margins."""
+        """Mean rewards and margins of a model."""
         margins = self.sign * linear_scores(self.X, model[:-1], model[-1])
         rewards = 1.0 - np.logaddexp(0.0, -margins)
         sums = rewards[self.positive].sum(), rewards[~self.positive].sum()
         return Rates.of(sums[0], self.counts[0], sums[1], self.counts[1]), margins
 
     def value(self, measure: Measure, model: np.ndarray) -> float:
-        """Measure at the model's mean rewards."""
+        """Value of the measure at the model's mean rewards."""
         return measure.value(*self.rates(model)[0])
 
     def loss(self, model: np.ndarray, measure: NestedMeasure) -> tuple[float, np.ndarray]:
-        """−measure and its gradient."""
+        """Negative measure and its gradient."""
         self.left -= 1
         rates, margins = self.rates(model)
         a_pos, a_neg = measure.class_gradients(*rates)
@@ -228,7 +234,7 @@ class _Problem:
         return -measure.value(*rates), gradient
 
     def maximise(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
-        """Model of greatest value in the ball, from a starting point."""
+        """Find the model with the highest value inside the ball, from a starting point."""
         limit = 1 if self.X.size <= _ONE_THREAD else None
         with threadpool_limits(limit, "blas"), np.errstate(over="ignore", invalid="ignore"):
             return self._maximise(measure, start)
@@ -237,7 +243,8 @@ class _Problem:
         model = self._lbfgs(measure, start)
         if np.linalg.norm(model[:-1]) <= self.options.radius:
             return model
-        # The ball binds. Outside of it the way to the maximum is no guide: from both of its ends, the better counts.
+        # The radius binds, and the path that L-BFGS took outside the ball does not tell where the maximum inside is.
+        # Search from both ends of that path and keep the better result.
         found = [self._projected(measure, end) for end in (model, start)]
         return min(found, key=lambda model: self.loss(model, measure)[0])
 
@@ -259,7 +266,7 @@ class _Problem:
                 "(sklearn.preprocessing.StandardScaler) or give a radius"
             )
         steepest = float(np.abs(result.jac).max())
-        # Steps too small for numbers to tell apart end it too: then the gradient is large, as the features are.
+        # L-BFGS also stops when its steps vanish in rounding. The gradient is then large, because the features are.
         self.unfinished = steepest if result.status == 1 or steepest > self.steep else 0.0
         return result.x
 
@@ -269,7 +276,7 @@ class _Problem:
         return model
 
     def _projected(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
-        """Spectral projected gradient (Birgin, Martínez, Raydan 2000): L-BFGS knows no ball."""
+        """Spectral projected gradient (Birgin, Martínez, Raydan 2000), as L-BFGS cannot stay inside a ball."""
         model = self._project(start)
         loss, gradient = self.loss(model, measure)
         recent, length = [loss], 1.0
@@ -288,7 +295,9 @@ class _Problem:
                 if trial_loss <= max(recent) + 1e-4 * step * descent:
                     break
                 step /= 2.0
-                if step < 1e-12:  # nothing to gain along the gradient, as where a measure is flat
+                if (
+                    step < 1e-12
+                ):  # no gain along the gradient, for example where the measure is flat
                     return best
             moved, turned = trial - model, trial_gradient - gradient
             curvature = float(moved @ turned)

@@ -1,4 +1,4 @@
-"""1PMB (Kar, Narasimhan, Jain 2014), the mini-batch baseline of the paper: its settings, its state, the classifier."""
+"""1PMB (Kar, Narasimhan, Jain 2014), the mini-batch baseline of the paper: settings, state and classifier."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ NUMBERS = Record(
 
 @dataclass(frozen=True)
 class MiniBatchSettings(StepSettings):
-    """Checked parameters of 1PMB; the measure is the loss."""
+    """Checked parameters of 1PMB; `measure` is the loss."""
 
     measure: Loss
     buffer_size: int
 
     @property
     def resume_signature(self) -> tuple[int, ...]:
-        """What a state cannot go on without."""
+        """Values that must not change between calls, or learning cannot resume from the state."""
         return self.average, self.buffer_size
 
 
 @dataclass
 class MiniBatchState(SingleState[MiniBatchSettings]):
-    """Weights, the sum of the iterates since the average began, and that of the previous window."""
+    """State of 1PMB: weights, the sum of the iterates since the average began, and the previous window sum."""
 
     settings: MiniBatchSettings
     v: np.ndarray
     total: np.ndarray
     previous: np.ndarray
-    #: Counts, the 0-1 rewards of points before they are learned, the intercept and its sums.
+    #: Counts, sums of the 0-1 rewards of points before they are learned, the intercept and its sums.
     numbers: np.ndarray
     #: Time spent learning.
     seconds: float = 0.0
-    #: Rows that wait for the buffer to be full, and their labels.
+    #: Rows waiting for the buffer to be full, and their labels.
     waiting: Rows | None = None
     labels: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
@@ -75,13 +75,13 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         return cls(settings, v, total, previous, NUMBERS.zeros())
 
     def copy(self) -> Self:
-        """Independent copy; rows that wait are never written to."""
+        """Independent copy; the waiting rows are shared, as they are never written to."""
         arrays = ("v", "total", "previous", "numbers", "labels")
         return replace(self, **{name: getattr(self, name).copy() for name in arrays})
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return int(self.numbers["steps"])
 
     @property
@@ -91,22 +91,22 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
 
     @property
     def t(self) -> int:
-        """Number of points seen, waiting ones too."""
+        """Number of points seen, including those waiting."""
         return self.steps + len(self.labels)
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return counted(self.numbers)
 
     def objective(self) -> Loss:
-        """The loss."""
+        """The loss that the steps decrease."""
         return self.settings.measure
 
     @classmethod
     def learn_together(
         cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
     ) -> list[bool]:
-        """Let learners learn the same rows, each by itself; for each, whether it stayed finite."""
+        """Let several learners learn the same rows independently; return for each whether it stayed finite."""
 
         def learn(group: Sequence[MiniBatchState]) -> np.ndarray:
             return np.array([state.learn(rows, positive, order) for state in group])
@@ -114,7 +114,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         return in_threads(learn, states, len(order)).tolist()
 
     def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
+        """Learn the rows in the given order; return False if the weights became infinite or NaN."""
         begin = time.perf_counter()
         size = self.settings.buffer_size
         done = min(size - len(self.labels), len(order)) if len(self.labels) else 0
@@ -138,7 +138,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         self.labels = np.concatenate([self.labels, positive[order]])
 
     def _step(self, rows: Rows, labels: np.ndarray, order: np.ndarray) -> None:
-        """One step on a full buffer."""
+        """Take one step on a full buffer."""
         n, settings = self.numbers, self.settings
         weights = self.v[np.newaxis]
         scores = np.empty(len(order))
@@ -154,7 +154,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
             n["intercept_previous"] = n["intercept_sum"]
             self.total[:] = 0.0
             n["intercept_sum"] = 0.0
-        # A buffer of one class says nothing about rates, and scores that are not finite about nothing.
+        # No step is possible if the buffer holds one class only, or if scores are not finite.
         if 0 < positives < len(labels) and math.isfinite(scores.sum()):
             change = SeparationOracle(settings.measure, labels)(scores).weights
             change *= settings.eta0 / math.sqrt(batches)
@@ -173,7 +173,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         return all(np.isfinite(part).all() for part in parts)
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as the settings say, over steps."""
+        """Weights and intercept, averaged over the steps according to the settings."""
         n, average, batches = self.numbers, self.settings.average, self.batches
         if average == LAST or batches == 0:
             return self.v.copy(), float(n["intercept"])
@@ -186,11 +186,11 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
 
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
-        """Learners of mini-batches cannot be merged."""
-        raise TypeError("NEMSIS and SCAN learners can be merged; those of 1PMB cannot")
+        """Raise a TypeError: 1PMB learners cannot be merged."""
+        raise TypeError("1PMB learners cannot be merged; only NEMSIS and SCAN learners can")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All numbers, by name; of rows that wait, the arrays."""
+        """All arrays and numbers, including the waiting rows, by name."""
         arrays = {
             "v": self.v,
             "total": self.total,
@@ -206,7 +206,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: MiniBatchSettings) -> Self:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         names = ("v", "total", "previous")
         v, total, previous = (arrays.take(name, arrays.width) for name in names)
         numbers = arrays.record("numbers", NUMBERS)
@@ -226,7 +226,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         return cls(settings, v, total, previous, numbers, seconds, waiting, labels)
 
     def check(self) -> None:
-        """Refuse a state whose parts do not fit together, with a ValueError."""
+        """Raise a ValueError if the parts of the state are inconsistent."""
         if (
             not self.is_finite()
             or not np.isfinite(self.waiting.arrays[0] if self.waiting else 0).all()
@@ -237,14 +237,14 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         if not (0 <= batches <= self.steps and batches.is_integer()):
             raise ValueError(f"it has taken {batches} steps on {self.steps} points")
         if len(self.waiting or ()) != len(self.labels):
-            raise ValueError("the rows that wait are not as many as their labels")
+            raise ValueError("the numbers of its waiting rows and of their labels differ")
         if len(self.labels) >= max(self.settings.buffer_size, 1):
-            raise ValueError("more rows wait than its buffer holds")
+            raise ValueError("it has more waiting rows than its buffer holds")
 
 
 @dataclass(eq=False, repr=False)
 class OnePassMiniBatchParameters(StepParameters):
-    """Parameters of 1PMB, written once for the classifier and the quantifier (see `OnePassMiniBatchClassifier`)."""
+    """Parameters of 1PMB, shared by the classifier and the quantifier (see `OnePassMiniBatchClassifier`)."""
 
     loss: str | Measure = "kld"
     _: KW_ONLY
@@ -253,45 +253,46 @@ class OnePassMiniBatchParameters(StepParameters):
 
 
 class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[MiniBatchSettings]):
-    """Linear classifier trained by 1PMB (Kar, Narasimhan, Jain, NIPS 2014), the online peer in the paper's experiments.
+    """Linear classifier trained by 1PMB (Kar, Narasimhan, Jain, NIPS 2014), the online baseline in the paper.
 
-    Points gather in a buffer of s. When it is full, the weights take a step against the subgradient of the structural
-    SVM's bound of the loss on the buffer (see `SVMPerfClassifier`): with ȳ the labelling that is violated most,
+    Points are collected in a buffer of size s. When it is full, the weights take a step against the subgradient of the
+    structural SVM's bound of the loss on the buffer (see `SVMPerfClassifier`):
 
         w ← Π_R( w + η₀/√t · (1/s) Σ (y_i − ȳ_i) x_i ),
 
-    t counting buffers, and the buffer is emptied. A buffer of one class moves nothing.
+    where ȳ is the labelling of the most violated constraint and t counts buffers. Then the buffer is emptied. A buffer
+    that holds one class only does not change the weights.
 
     Parameters
     ----------
     loss : str or Measure, default="kld"
-        As for `SVMPerfClassifier`.
+        The loss to minimise, as in `SVMPerfClassifier`.
     buffer_size : int, default=500
-        s, the points of a buffer. Points that do not fill one wait for the next pass or chunk.
+        s, the number of points in a buffer. Points that do not fill a buffer wait for the next pass or chunk.
     eta0 : float or "auto", default="auto"
-        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.tuning`).
+        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.learners.tuning`).
     radius : float or "auto", default="auto"
-        Radius of the ball that the weights (not the intercept) are projected on. "auto" chooses it in `fit`, and is
-        infinite in a stream.
+        Radius of the ball onto which the weights (not the intercept) are projected. "auto" chooses it in `fit`; in a
+        stream, "auto" means no limit (infinity).
     n_passes : int, default=25
-        Passes of `fit` over the data, as many as in the paper's experiments.
+        Passes of `fit` over the data. The default is that of the paper's experiments.
     average : {"suffix", "all", "last"}, default="suffix"
-        Mean of at least the last half of the iterates, of all of them, or the last one.
+        Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` walks the rows in a fresh random order in each pass.
+        Whether `fit` learns the rows in a new random order in each pass.
     random_state : int, RandomState or None, default=None
-        Seed of that order.
+        Seed of the random choices in `fit`, such as the order of the rows.
     record_every : int or None, default=None
-        Append to `history_` every so many samples.
+        Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
-        Print what was chosen, and a line per pass of `fit`.
+        If not 0, `fit` prints the chosen step size and radius, and a line per pass.
 
     Attributes
     ----------
     classes_, coef_, intercept_, n_features_in_, t_, eta0_, radius_, tuning_, history_
-        As for `NEMSISClassifier`; ``value`` is the loss, the smaller the better.
+        See `NEMSISClassifier`; ``value`` is the loss (lower is better).
 
     Examples
     --------
@@ -305,11 +306,11 @@ class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[Mi
 
     state_type = MiniBatchState
     resume_parameters = "average and buffer_size"
-    # Rows may wait long before they are looked at.
+    # Rows may wait a long time before the kernel reads them.
     notices_nan = False
 
     def settings(self) -> MiniBatchSettings:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         check_integer("buffer_size", self.buffer_size)
         return MiniBatchSettings(
             measure=get_loss(self.loss), buffer_size=int(self.buffer_size), **self.checked_steps()

@@ -1,4 +1,4 @@
-"""NEMSIS (Algorithm 1 of the paper): its settings, its state, and the classifier."""
+"""NEMSIS (Algorithm 1 of the paper): settings, state and classifier."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class NemsisSettings(StepSettings):
 
     @property
     def resume_signature(self) -> tuple[int, ...]:
-        """What a state cannot go on without."""
+        """Values that must not change between calls, or learning cannot resume from the state."""
         return self.average, int(self.counts)
 
     @property
     def affine(self) -> bool:
-        """As for the measure."""
+        """Whether the measure's Ψ is affine."""
         return self.measure.affine
 
     def options(self) -> tuple:
@@ -62,7 +62,7 @@ class NemsisSettings(StepSettings):
 
 @dataclass
 class NemsisState(SingleState[NemsisSettings]):
-    """Weights, sums for the averaged model, counts and estimates (see `quapy_nemsis._kernels.nemsis`)."""
+    """State of NEMSIS: weights, sums for the averaged model, counts, estimates (see `quapy_nemsis._kernels.nemsis`)."""
 
     settings: NemsisSettings
     v: np.ndarray
@@ -87,25 +87,25 @@ class NemsisState(SingleState[NemsisSettings]):
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return int(self.numbers["steps"])
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return counted(self.numbers)
 
     def objective(self) -> NestedMeasure:
-        """What the steps ascend."""
+        """The measure that the steps increase."""
         return self.settings.measure
 
     @classmethod
     def learn_together(
         cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
     ) -> list[bool]:
-        """Let learners that have seen the same points learn the same rows, reading each row once per processor.
+        """Let learners that have seen the same points learn the same rows; return for each whether it stayed finite.
 
-        They may differ in step size, radius and parameters of the measure. What each learns is what it would learn
-        alone. The result says of each whether it stayed finite.
+        The learners may differ in step size, radius and parameters of the measure. Each learns exactly what it would
+        learn alone. Each row is read once per processor.
         """
         begin = time.perf_counter()
         work = partial(_learn, rows, positive, order)
@@ -124,7 +124,7 @@ class NemsisState(SingleState[NemsisSettings]):
         return all(np.isfinite(part).all() for part in parts)
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as the settings say."""
+        """Weights and intercept, averaged according to the settings."""
         n, average = self.numbers, self.settings.average
         if average == kernel.LAST or self.steps == 0:
             return n["scale"] * self.v, float(n["intercept"])
@@ -138,9 +138,9 @@ class NemsisState(SingleState[NemsisSettings]):
 
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
-        """One state out of those of several learners that began with the same base, or from nothing.
+        """Merge the states of several learners that started from the same base, or from scratch.
 
-        Sums add up, the base's once. Weights and means are averaged in proportion to the points learned.
+        Sums are added, counting the base once. Weights and means are averaged in proportion to the points learned.
         """
         moved = [state for state in states if base is None or state.t > base.t]
         if len(moved) <= 1:
@@ -149,7 +149,7 @@ class NemsisState(SingleState[NemsisSettings]):
 
     @classmethod
     def combined(cls, states: Sequence[Self], base: Self | None, like: Self) -> Self:
-        """The merged state of several that went on from the base, otherwise like one of them."""
+        """Merge states that all learned further from the base; everything else is copied from the state `like`."""
         merged = like.copy()
         numbers = np.array([state.numbers for state in states])
         for name in kernel.NUMBERS.sums:
@@ -157,7 +157,7 @@ class NemsisState(SingleState[NemsisSettings]):
             merged.numbers[name] = known + (numbers[name] - known).sum()
         merged.seconds = max(state.seconds for state in states)
         learned = np.array([state.steps - (base.steps if base else 0) for state in states])
-        if not learned.any():  # as in a level phase of SCAN
+        if not learned.any():  # for example in a level phase of SCAN
             return merged
         share = learned / learned.sum()
         for name in kernel.NUMBERS.means:
@@ -165,7 +165,7 @@ class NemsisState(SingleState[NemsisSettings]):
         merged.v = share @ np.array([state.numbers["scale"] * state.v for state in states])
         merged.numbers["scale"] = 1.0
         merged.numbers["norm2"] = merged.v @ merged.v
-        # Let the sums of both windows be those of iterates that all equal the mean of the averaged models.
+        # Set the sums of both windows as if all iterates were equal to the mean of the averaged models.
         models = [state.model() for state in states]
         weights = share @ np.array([weights for weights, _ in models])
         intercept = float(share @ [intercept for _, intercept in models])
@@ -177,7 +177,7 @@ class NemsisState(SingleState[NemsisSettings]):
         return merged
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All numbers, by name."""
+        """All arrays and numbers, by name."""
         return {
             "v": self.v,
             "correction": self.correction,
@@ -188,19 +188,19 @@ class NemsisState(SingleState[NemsisSettings]):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: NemsisSettings) -> Self:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         names = ("v", "correction", "previous")
         v, correction, previous = (arrays.take(name, arrays.width) for name in names)
         numbers = arrays.record("numbers", kernel.NUMBERS)
         return cls(settings, v, correction, previous, numbers, arrays.real("seconds"))
 
     def check(self) -> None:
-        """Refuse a state whose parts do not fit together, with a ValueError."""
+        """Raise a ValueError if the parts of the state are inconsistent."""
         if not self.is_finite():
             raise ValueError("its weights or estimates are not finite")
         check_counted(*self.counted())
         if not self.numbers["scale"] > 0:
-            raise ValueError(f"the scale of its weights is {self.numbers['scale']}")
+            raise ValueError(f"the scale of its weights is {self.numbers['scale']}, not positive")
 
 
 def _learn(
@@ -222,7 +222,7 @@ def _learn(
 
 @dataclass(eq=False, repr=False)
 class NEMSISParameters(StepParameters):
-    """Parameters of NEMSIS, written once for the classifier and the QuaPy quantifier (see `NEMSISClassifier`)."""
+    """Parameters of NEMSIS, shared by the classifier and the QuaPy quantifier (see `NEMSISClassifier`)."""
 
     measure: str | Measure = "q"
     _: KW_ONLY
@@ -232,7 +232,7 @@ class NEMSISParameters(StepParameters):
     reward_bound: float = 1.0
 
     def step_settings(self, measure: NestedMeasure) -> NemsisSettings:
-        """Check the parameters."""
+        """Check the parameters and return them as settings for a measure."""
         check_option("estimates", self.estimates, ESTIMATES)
         check_bool("monotone", self.monotone)
         check_positive("reward_bound", self.reward_bound)
@@ -253,45 +253,45 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
 
         w ← Π_R( w + η₀/√t · (a_y/p_y) · ∇ reward(w; x, y) ),
 
-    where a_y is the measure's derivative by the mean reward of the class, taken at the running estimates:
-    a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and 15-17). Three choices
-    go beyond the listing: the share of positives p is the one seen so far; the estimates r are means over the points of
-    each class seen so far, which has the same expectation as the listing's Σ reward/p and less variance; and there is
-    an intercept, which moves like the weight of a feature of value 1, times the mean of min(‖x‖², 1) so far, lest it
-    drown features that are small.
+    where a_y is the class gradient, the derivative of the measure with respect to the mean reward of class y, at the
+    running estimates: a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and
+    15-17). Three choices go beyond the listing. The share of positives p is that of the points seen so far. The
+    estimates r are means over the points of each class seen so far; they have the same expectation as the listing's
+    Σ reward/p and a lower variance. There is an intercept, updated like the weight of a feature of value 1 but scaled
+    by the mean of min(‖x‖², 1) so far, so that it does not dominate small features.
 
     Parameters
     ----------
     measure : str or Measure, default="q"
-        The nested concave measure to optimise: a name such as "kld", "bakld:0.3", "q" (see
-        `quapy_nemsis.get_measure`) or an object.
+        The nested concave measure to optimise: a name such as "kld", "bakld:0.3" or "q" (see
+        `quapy_nemsis.get_measure`), or a measure object.
     reward : {"hinge", "logistic"}, default="hinge"
-        Concave surrogate whose gradient moves the weights.
+        Concave surrogate whose gradient updates the weights.
     estimates : {"counts", "surrogate"}, default="counts"
-        Running estimates from 0-1 counts (the paper's NEMSIS-NS) or from the surrogate rewards (NEMSIS).
+        Compute the running estimates from 0-1 counts (the paper's NEMSIS-NS) or from the surrogate rewards (NEMSIS).
     monotone : bool, default=True
-        Replace negative class weights by 0; False is the paper's algorithm with exact gradients.
+        Replace negative class gradients by 0; False is the paper's algorithm with exact gradients.
     eta0 : float or "auto", default="auto"
-        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.tuning`).
+        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.learners.tuning`).
     radius : float or "auto", default="auto"
-        Radius of the ball that the weights (not the intercept) are projected on. "auto" chooses it in `fit`, and is
-        infinite in a stream.
+        Radius of the ball onto which the weights (not the intercept) are projected. "auto" chooses it in `fit`; in a
+        stream, "auto" means no limit (infinity).
     reward_bound : float, default=1
-        B: surrogate rewards enter the estimates clipped to [−B, 1].
+        B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
     n_passes : int, default=5
         Passes of `fit` over the data.
     average : {"suffix", "all", "last"}, default="suffix"
-        Mean of at least the last half of the iterates, of all of them, or the last one.
+        Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` walks the rows in a fresh random order in each pass.
+        Whether `fit` learns the rows in a new random order in each pass.
     random_state : int, RandomState or None, default=None
-        Seed of that order.
+        Seed of the random choices in `fit`, such as the order of the rows.
     record_every : int or None, default=None
-        Append to `history_` every so many samples.
+        Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
-        Print what was chosen, and a line per pass of `fit`.
+        If not 0, `fit` prints the chosen step size and radius, and a line per pass.
 
     Attributes
     ----------
@@ -306,12 +306,12 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     t_ : int
         Number of points seen, over all passes.
     eta0_, radius_ : float
-        The step size and radius used: as given, or chosen.
+        The step size and radius that were used, either given or chosen.
     tuning_ : dict of lists
-        ``eta0``, ``radius``, ``value`` of the measure and ``ba`` of every candidate; empty if none was chosen.
+        ``eta0``, ``radius``, ``value`` of the measure and ``ba`` of every candidate; empty if nothing was tuned.
     history_ : dict of lists
         ``samples`` seen, ``seconds`` spent inside the kernel, running estimates ``P`` and ``N``, and the measure's
-        ``value`` there; one entry per `record_every` samples, none if that is None.
+        ``value`` at these estimates. There is one entry per `record_every` samples, and none if that is None.
 
     References
     ----------
@@ -335,7 +335,7 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     resume_parameters = "average and estimates"
 
     def settings(self) -> NemsisSettings:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         measure = get_measure(self.measure)
         if isinstance(measure, PseudoMeasure):
             raise ValueError(
@@ -343,5 +343,7 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
                 "use SCANClassifier or CANClassifier (SCAN or CAN in QuaPy)"
             )
         if not isinstance(measure, NestedMeasure):
-            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+            raise ValueError(
+                f"{measure!r} ({measure.formula}) is for evaluation only; choose another"
+            )
         return self.step_settings(measure)

@@ -1,4 +1,4 @@
-"""SCAN (Algorithm 3 of the paper): its settings, its state, and the classifier."""
+"""SCAN (Algorithm 3 of the paper): settings, state and classifier."""
 
 from __future__ import annotations
 
@@ -54,41 +54,41 @@ class ScanSettings:
 
     @property
     def radius(self) -> float:
-        """Radius of the ball that the weights are projected on."""
+        """Radius of the ball onto which the weights are projected."""
         return self.steps.radius
 
     @property
     def resume_signature(self) -> tuple[int, ...]:
-        """What a state cannot go on without."""
+        """Values that must not change between calls, or learning cannot resume from the state."""
         return self.steps.resume_signature
 
     def completed(self, eta0: float, radius: float) -> Self:
-        """Settings with these values where they were still to be chosen."""
+        """Settings in which these values replace those still to be chosen (NaN)."""
         return replace(self, steps=self.steps.completed(eta0, radius))
 
     def at_level(self, level: float) -> NemsisSettings:
-        """Settings of the steps on the valuation at a level."""
+        """Settings for NEMSIS steps that optimise the valuation at a level."""
         return replace(self.steps, measure=self.measure.valuation(level))
 
     def learning_length(self, epoch: int) -> int:
-        """Points of the learning phase, s_e."""
+        """Number of points in the learning phase of an epoch, s_e."""
         try:
             return min(round(self.first_epoch * self.growth**epoch), MOST - 1)
         except OverflowError:
             return MOST - 1
 
     def level_length(self, epoch: int) -> int:
-        """Points of the level phase, s'_e."""
+        """Number of points in the level phase of an epoch, s'_e."""
         return max(1, round(min(self.level_share * self.learning_length(epoch), MOST - 1)))
 
     def phase_length(self, epoch: int, learning: bool) -> int:
-        """Points of a phase."""
+        """Number of points in a phase of an epoch."""
         return self.learning_length(epoch) if learning else self.level_length(epoch)
 
 
 @dataclass
 class ScanState(SingleState[ScanSettings]):
-    """A NEMSIS state on the valuation at the current level, and where in SCAN's epochs it stands."""
+    """State of SCAN: a NEMSIS state for the valuation at the current level, and the position within the epochs."""
 
     settings: ScanSettings
     nemsis: NemsisState
@@ -100,7 +100,7 @@ class ScanState(SingleState[ScanSettings]):
     left: int = 0
     #: Points seen in level phases.
     judged: int = 0
-    #: The model that a level phase judges, and its rewards so far.
+    #: The model that a level phase evaluates, and its rewards so far.
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
     intercept: float = 0.0
     sums: np.ndarray = field(default_factory=SUMS.zeros)
@@ -113,7 +113,7 @@ class ScanState(SingleState[ScanSettings]):
         return state
 
     def adopt(self, settings: ScanSettings) -> None:
-        """Go on with other settings; what they leave open stays as it was."""
+        """Continue with other settings; values that these leave open (NaN) stay as they are."""
         super().adopt(settings)
         self.nemsis.settings = self.settings.at_level(self.level)
 
@@ -129,12 +129,12 @@ class ScanState(SingleState[ScanSettings]):
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return self.nemsis.steps
 
     @property
     def t(self) -> int:
-        """Number of points seen, in both kinds of phases."""
+        """Number of points seen, in learning and level phases."""
         return self.steps + self.judged
 
     @property
@@ -144,19 +144,19 @@ class ScanState(SingleState[ScanSettings]):
 
     @property
     def phase(self) -> tuple[int, bool]:
-        """Epoch, and whether in its learning phase."""
+        """Number of the epoch, and whether it is in its learning phase."""
         return len(self.levels), self.learning
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return self.nemsis.counted()
 
     def place(self) -> tuple[int, ...]:
-        """Where in the stream it is."""
+        """Position in the stream; learners at the same position can learn together."""
         return self.t, self.steps, *self.phase, self.left
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as the settings say."""
+        """Weights and intercept, averaged according to the settings."""
         return self.nemsis.model()
 
     def objective(self) -> Valuation:
@@ -171,9 +171,9 @@ class ScanState(SingleState[ScanSettings]):
     def learn_together(
         cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
     ) -> list[bool]:
-        """Let learners in the same phase learn the same rows, through as many phases as these fill.
+        """Let learners in the same phase learn the same rows; return for each whether it stayed finite.
 
-        The result says of each whether it stayed finite.
+        The rows may span several phases.
         """
         fine = [True] * len(states)
         done = 0
@@ -185,7 +185,7 @@ class ScanState(SingleState[ScanSettings]):
                 inner = [state.nemsis for state in going]
                 stayed = NemsisState.learn_together(inner, rows, positive, part)
             else:
-                stayed = cls._judge_together(going, rows, positive, part)
+                stayed = cls._evaluate_together(going, rows, positive, part)
             done += len(part)
             for i, stays in zip(alive, stayed, strict=True):
                 fine[i] = stays
@@ -195,13 +195,13 @@ class ScanState(SingleState[ScanSettings]):
         return fine
 
     @staticmethod
-    def _judge_together(
+    def _evaluate_together(
         states: Sequence[ScanState], rows: Rows, positive: np.ndarray, part: np.ndarray
     ) -> list[bool]:
-        """Take the rewards of the rows, without learning them."""
+        """Add up the rewards of the rows without learning them; return for each learner whether it stayed finite."""
         common = states[0].settings.steps
 
-        def judge(several: Sequence[ScanState]) -> np.ndarray:
+        def evaluate(several: Sequence[ScanState]) -> np.ndarray:
             intercepts = np.array([state.intercept for state in several])
             taken = np.zeros(len(several), dtype=np.int64)
             with together([(s.weights, s.sums) for s in several]) as (weights, sums):
@@ -220,7 +220,7 @@ class ScanState(SingleState[ScanSettings]):
             return taken
 
         begin = time.perf_counter()
-        taken = in_threads(judge, states, len(part))
+        taken = in_threads(evaluate, states, len(part))
         seconds = time.perf_counter() - begin
         for count, state in zip(taken, states, strict=True):
             state.nemsis.seconds += seconds
@@ -228,7 +228,7 @@ class ScanState(SingleState[ScanSettings]):
         return [bool(count == len(part)) for count in taken]
 
     def _turn(self) -> None:
-        """From a phase to the next."""
+        """Move to the next phase."""
         if self.learning:
             self.weights, self.intercept = self.model()
             self.sums = SUMS.zeros()
@@ -240,9 +240,10 @@ class ScanState(SingleState[ScanSettings]):
         self.left = self.settings.phase_length(*self.phase)
 
     def _new_level(self) -> float:
-        """P_class/P_quant of the judged model (line 19); the old level if a class did not occur.
+        """P_class/P_quant of the evaluated model (line 19), or the old level if a class did not occur.
 
-        Surrogate rewards may put it below 0 or above what perfect rates would give: it is clipped to that range.
+        With surrogate rewards the ratio may be below 0 or above its value at perfect rates, so it is clipped to that
+        range.
         """
         reward_pos, positives, reward_neg, negatives = self.sums.item()
         if min(positives, negatives) == 0.0:
@@ -254,10 +255,10 @@ class ScanState(SingleState[ScanSettings]):
 
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
-        """One state out of those of several learners that began with the same base, or from nothing.
+        """Merge the states of several learners that started from the same base, or from scratch.
 
-        It goes on in the phase of the learner that is furthest, at the mean level of those in that phase, with what
-        all of them have taken of it; the phase may be over with that.
+        The merged state continues in the phase of the most advanced learner. Its level is the mean level of the
+        learners in that phase, and the points that they have seen in the phase are added. These may complete the phase.
         """
         moved = [state for state in states if base is None or state.t > base.t]
         if len(moved) <= 1:
@@ -283,7 +284,7 @@ class ScanState(SingleState[ScanSettings]):
         return merged
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All numbers, by name."""
+        """All arrays and numbers, by name."""
         return {
             **prefixed("nemsis", self.nemsis.to_arrays()),
             "level": np.array(self.level),
@@ -298,7 +299,7 @@ class ScanState(SingleState[ScanSettings]):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: ScanSettings) -> Self:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         level = arrays.real("level")
         inner = arrays.part("nemsis")
         nemsis = NemsisState.from_arrays(inner, settings.at_level(level))
@@ -317,26 +318,26 @@ class ScanState(SingleState[ScanSettings]):
         )
 
     def check(self) -> None:
-        """Refuse a state whose parts do not fit together, with a ValueError."""
+        """Raise a ValueError if the parts of the state are inconsistent."""
         self.nemsis.check()
         numbers = [*self.weights, self.intercept, self.level, *self.levels, *self.sums.item()]
         if not np.isfinite(numbers).all():
-            raise ValueError("its levels, or the model that it judges, are not finite")
+            raise ValueError("its levels, or the model that it evaluates, are not finite")
         if min(self.level, *self.levels, 0.0) < 0:
             raise ValueError("its levels are negative")
         if len(self.levels) > self.judged:
             raise ValueError("it has seen fewer points than its levels need")
         reward_pos, positives, reward_neg, negatives = self.sums.item()
         check_counted(positives, negatives, reward_pos, reward_neg)
-        # The model that is judged is there from the first level phase on.
+        # The evaluated model exists from the first level phase on.
         width = len(self.nemsis.v)
         if len(self.weights) not in ((0, width) if self.learning else (width,)):
-            raise ValueError("the model that it judges is of another width")
+            raise ValueError("the model that it evaluates has a different number of features")
 
 
 @dataclass(eq=False, repr=False)
 class SCANParameters(NEMSISParameters):
-    """Parameters of SCAN, written once for the classifier and the QuaPy quantifier (see `SCANClassifier`)."""
+    """Parameters of SCAN, shared by the classifier and the QuaPy quantifier (see `SCANClassifier`)."""
 
     measure: str | Measure = "cq"
     _: KW_ONLY
@@ -348,59 +349,59 @@ class SCANParameters(NEMSISParameters):
 class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]):
     """Linear classifier trained by SCAN (Algorithm 3 of Kar et al., KDD 2016), for pseudo-concave measures.
 
-    A ratio P_class/P_quant is not concave, but it is at least v just where the valuation P_class − v·P_quant is at
-    least 0, and that is concave. SCAN alternates, in epochs of geometric length, between learning for the valuation at
-    the current level v, by NEMSIS steps with Ψ(x, y) = x − v·y, and estimating the level that the model has reached on
-    points it does not learn from.
+    The ratio P_class/P_quant is not concave. However, it is at least v exactly where the valuation P_class − v·P_quant
+    is at least 0, and the valuation is concave. SCAN works in epochs of geometrically growing length, each with two
+    phases. The learning phase optimises the valuation at the current level v by NEMSIS steps with Ψ(x, y) = x − v·y.
+    The level phase then evaluates the model on points it does not learn from; the result is the new level.
 
-    The listing forgets to keep the learned weights: here w and its estimates go on from epoch to epoch, and so does the
-    step counter. Restarting it, as the listing does, would change step sizes by a constant factor only (epochs grow
-    geometrically) but begin each epoch with steps that undo the last.
+    The listing does not keep the learned weights. Here w, its estimates and the step counter carry over from epoch to
+    epoch. Restarting the counter, as the listing does, would change the step sizes by a constant factor only (epochs
+    grow geometrically), but each epoch would begin with steps that undo the previous one.
 
     Parameters
     ----------
     measure : str or Measure, default="cq"
-        The pseudo-concave measure to optimise: "cq", "bk" or a `PseudoConcave` object.
+        The pseudo-concave measure to optimise: "cq", "bk" or a measure object, such as a `PseudoConcave`.
     reward : {"hinge", "logistic"}, default="hinge"
-        Concave surrogate whose gradient moves the weights.
+        Concave surrogate whose gradient updates the weights.
     estimates : {"counts", "surrogate"}, default="counts"
-        Estimates and levels from 0-1 counts (the paper's SCAN-NS) or from the surrogate rewards (SCAN).
+        Compute estimates and levels from 0-1 counts (the paper's SCAN-NS) or from the surrogate rewards (SCAN).
     monotone : bool, default=True
-        Replace negative class weights by 0.
+        Replace negative class gradients by 0.
     eta0 : float or "auto", default="auto"
-        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.tuning`).
+        Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.learners.tuning`).
     radius : float or "auto", default="auto"
-        Radius of the ball that the weights (not the intercept) are projected on. "auto" chooses it in `fit`, and is
-        infinite in a stream.
+        Radius of the ball onto which the weights (not the intercept) are projected. "auto" chooses it in `fit`; in a
+        stream, "auto" means no limit (infinity).
     reward_bound : float, default=1
-        B: surrogate rewards enter the estimates clipped to [−B, 1].
+        B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
     n_passes : int, default=5
-        Passes of `fit` over the data; epochs go on through them.
+        Passes of `fit` over the data. Epochs may span several passes.
     average : {"suffix", "all", "last"}, default="suffix"
-        Mean of at least the last half of the iterates, of all of them, or the last one.
+        Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` walks the rows in a fresh random order in each pass.
+        Whether `fit` learns the rows in a new random order in each pass.
     random_state : int, RandomState or None, default=None
-        Seed of that order.
+        Seed of the random choices in `fit`, such as the order of the rows.
     first_epoch : int, default=100
-        Points of the first learning phase, s₀.
+        Number of points in the first learning phase, s₀.
     growth : float, default=2
-        Ratio of one epoch's length to that of the one before.
+        Ratio of an epoch's length to that of the previous epoch.
     level_share : float, default=0.25
-        Points of a level phase for each point of its learning phase, s'_e/s_e.
+        Length of a level phase relative to the learning phase of the same epoch, s'_e/s_e.
     record_every : int or None, default=None
-        Append to `history_` every so many samples.
+        Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
-        Print what was chosen, and a line per pass of `fit`.
+        If not 0, `fit` prints the chosen step size and radius, and a line per pass.
 
     Attributes
     ----------
     levels_ : ndarray of shape (n_epochs,)
         The level after each finished epoch.
     classes_, coef_, intercept_, n_features_in_, t_, eta0_, radius_, tuning_, history_
-        As for `NEMSISClassifier`; `t_` counts the points of level phases too.
+        See `NEMSISClassifier`; `t_` includes the points of level phases.
 
     Examples
     --------
@@ -424,7 +425,7 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         return self.state_.details()["levels"]
 
     def settings(self) -> ScanSettings:
-        """The parameters, checked."""
+        """Check the parameters and return them as settings."""
         measure = get_measure(self.measure)
         if isinstance(measure, NestedMeasure):
             raise ValueError(
@@ -432,7 +433,9 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
                 "use NEMSISClassifier or CANClassifier (NEMSIS or CAN in QuaPy)"
             )
         if not isinstance(measure, PseudoMeasure):
-            raise ValueError(f"{measure!r} ({measure.formula}) is for evaluation only")
+            raise ValueError(
+                f"{measure!r} ({measure.formula}) is for evaluation only; choose another"
+            )
         check_integer("first_epoch", self.first_epoch)
         check_positive("growth", self.growth, finite=True)
         if self.growth < 1.0:

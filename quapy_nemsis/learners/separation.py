@@ -1,4 +1,4 @@
-"""The separation oracle of structural learners: which constraint a model violates most."""
+"""The separation oracle of structural learners, which finds the constraint that a model violates most."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from quapy_nemsis.measures.contract import LOSS_THETA, loss_callback
 
 @dataclass
 class Constraint:
-    """The labelling ȳ of greatest H = Δ(ȳ) − (1/|S|) Σ (y_i − ȳ_i) f(x_i)."""
+    """The constraint of the labelling ȳ with the highest H = Δ(ȳ) − (1/|S|) Σ (y_i − ȳ_i) f(x_i)."""
 
     #: H.
     value: float
     #: Δ(ȳ).
     loss: float
-    #: (y_i − ȳ_i)/|S| of each row: 0 where labels agree, ±2/|S| where they do not.
+    #: (y_i − ȳ_i)/|S| of each row: 0 where the labels agree, ±2/|S| where they differ.
     weights: np.ndarray
 
 
 class SeparationOracle:
     """Finds the most violated constraint for any scores of the same labelled rows.
 
-    A loss that only counts is greatest, for each number of predicted positives, if these are the highest scores: one
-    sort and one scan, O(n log n). Any other takes a sort of each class and a search over the numbers of misses and
-    false alarms (see `quapy_nemsis._kernels.oracle`): as a rule O(n log n) too, and O(n₊·n₋) for custom measures,
-    of which nothing is known.
+    For a prevalence-only loss, H is highest, for each number of predicted positives, if these have the highest scores.
+    One sort and one scan find the maximum in O(n log n). Any other loss takes a sort of each class and a search over
+    the numbers of misses and false alarms (see `quapy_nemsis._kernels.oracle`). This usually takes O(n log n) too, but
+    O(n₊·n₋) for custom measures, whose shape is unknown.
 
     Parameters
     ----------
     loss : Loss
-        Δ.
+        The loss Δ.
     positive : ndarray of bool of shape (n_samples,)
-        Labels; both classes must occur.
+        Whether each row is positive; both classes must occur.
     """
 
     def __init__(self, loss: Loss, positive: np.ndarray):
@@ -54,11 +54,11 @@ class SeparationOracle:
             tabulate(self.callback.address, self.ask, *sizes, self.by_count)
 
     def __call__(self, scores: np.ndarray) -> Constraint:
-        """The most violated constraint for scores f(x_i)."""
+        """Find the most violated constraint for scores f(x_i)."""
         return self._by_count(scores) if self.loss.prevalence_only else self._by_errors(scores)
 
     def prediction_loss(self, scores: np.ndarray) -> float:
-        """Δ of the labels that the scores predict."""
+        """Loss Δ of the labels that the scores predict."""
         hits_pos = int(np.count_nonzero(scores[self.pos] > 0.0))
         hits_neg = int(np.count_nonzero(scores[self.neg] <= 0.0))
         return self.loss.value(*Rates.of(hits_pos, len(self.pos), hits_neg, len(self.neg)))

@@ -1,4 +1,4 @@
-"""What a learner carries from one point to the next: the protocol that every state fulfils, and what states share."""
+"""Learner states: the protocol that every state implements, and the functions that states share."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 AVERAGES: dict[str, int] = {"last": kernel.LAST, "all": kernel.ALL, "suffix": kernel.SUFFIX}
-#: Counts are exact below this, also as float64.
+#: Counts below this are exact even as float64.
 MOST = 2**53
-# Sums of rewards below this are not believed: squares of them would be too large for a float.
+# Sums of rewards below this are rejected, because their squares would overflow a float.
 _LEAST_REWARD = -1e100
-# Points learned by all learners together below which threads cost more than they gain.
+# With fewer points than this, summed over all learners, threads cost more time than they save.
 _WORTH_THREADS = 20_000
 
 
 class Settings(Protocol):
-    """A learner's checked parameters, as its state takes them. NaN stands for what is still to be chosen."""
+    """A learner's checked parameters, in the form its state uses. NaN marks a value that is still to be chosen."""
 
     @property
     def measure(self) -> Measure:
-        """What is optimised."""
+        """The measure that is optimised."""
 
     @property
     def eta0(self) -> float:
@@ -43,19 +43,19 @@ class Settings(Protocol):
 
     @property
     def radius(self) -> float:
-        """Radius of the ball that the weights are projected on."""
+        """Radius of the ball onto which the weights are projected."""
 
     @property
     def resume_signature(self) -> tuple[int, ...]:
-        """What a state cannot go on without."""
+        """Values that must not change between calls, or learning cannot resume from the state."""
 
     def completed(self, eta0: float, radius: float) -> Self:
-        """Settings with these values where they were still to be chosen."""
+        """Settings in which these values replace those still to be chosen (NaN)."""
 
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What the settings of all learners have that take steps."""
+    """Settings shared by all online learners."""
 
     eta0: float
     radius: float
@@ -63,7 +63,7 @@ class StepSettings:
     average: int
 
     def completed(self, eta0: float, radius: float) -> Self:
-        """Settings with these values where they were still to be chosen."""
+        """Settings in which these values replace those still to be chosen (NaN)."""
         return replace(
             self,
             eta0=eta0 if math.isnan(self.eta0) else self.eta0,
@@ -76,45 +76,45 @@ T = TypeVar("T")
 
 
 class State(Protocol[S]):
-    """What a learner carries from one point to the next.
+    """Everything that a learner carries from one point to the next.
 
-    A learner, the stream tuner, merging, saving and Dask ask nothing else of a state.
+    Learners, the stream tuner, merging, saving and Dask use states only through this protocol.
     """
 
     @property
     def settings(self) -> S:
-        """The learner's checked parameters, complete."""
+        """The learner's checked parameters, with every value chosen."""
 
     @classmethod
     def start(cls, n_features: int, settings: S) -> Self:
         """State before the first point."""
 
     def adopt(self, settings: S) -> None:
-        """Go on with other settings; what they leave open stays as it was."""
+        """Continue with other settings; values that these leave open (NaN) stay as they are."""
 
     def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
+        """Learn the rows in the given order; return False if the weights became infinite or NaN."""
 
     @classmethod
     def learn_together(
         cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
     ) -> list[bool]:
-        """Let learners that have seen the same points learn the same rows; for each, whether it stayed finite.
+        """Let learners that have seen the same points learn the same rows; return for each whether it stayed finite.
 
-        What each learns is what it would learn alone.
+        Each learns exactly what it would learn alone.
         """
 
     def model(self) -> tuple[np.ndarray, float]:
-        """Weights and intercept, averaged as the settings say."""
+        """Weights and intercept, averaged according to the settings."""
 
     def rates(self) -> Rates:
         """Running estimates of the mean rewards."""
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
 
     def place(self) -> tuple[int, ...]:
-        """Where in the stream it is: equal for learners that can learn together."""
+        """Position in the stream; learners at the same position can learn together."""
 
     @property
     def t(self) -> int:
@@ -122,40 +122,40 @@ class State(Protocol[S]):
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
 
     @property
     def seconds(self) -> float:
         """Time spent inside kernels."""
 
     def objective(self) -> Measure:
-        """What the steps ascend."""
+        """The measure that the steps increase."""
 
     def details(self) -> dict[str, Any]:
-        """What a learner shows of its state beyond weights and estimates."""
+        """What a learner reports about its state, beyond weights and estimates."""
 
     def settled(self) -> State[S]:
-        """The state of one learner that is in here: the best, where a choice is still being made."""
+        """The state of a single learner; while candidates are being compared, that of the best one."""
 
     def is_settled(self) -> bool:
-        """Whether no choice is being made any more."""
+        """Whether a single learner is left, and no candidates are being compared."""
 
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
-        """One state out of those of several learners that began with the same base, or from nothing."""
+        """Merge the states of several learners that started from the same base, or from scratch."""
 
     def copy(self) -> Self:
         """Independent copy."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All numbers, by name."""
+        """All arrays and numbers, by name."""
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: S) -> Self:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
 
     def check(self) -> None:
-        """Refuse a state whose parts do not fit together, with a ValueError."""
+        """Raise a ValueError if the parts of the state are inconsistent."""
 
 
 class SingleState(Generic[S]):
@@ -164,7 +164,7 @@ class SingleState(Generic[S]):
     settings: S
 
     def adopt(self, settings: S) -> None:
-        """Go on with other settings; what they leave open stays as it was."""
+        """Continue with other settings; values that these leave open (NaN) stay as they are."""
         self.settings = settings.completed(self.settings.eta0, self.settings.radius)
 
     @property
@@ -178,7 +178,7 @@ class SingleState(Generic[S]):
         return self.steps
 
     def place(self) -> tuple[int, ...]:
-        """Where in the stream it is: equal for learners that can learn together."""
+        """Position in the stream; learners at the same position can learn together."""
         return self.t, self.steps
 
     def counted(self) -> tuple[float, float, float, float]:
@@ -198,26 +198,26 @@ class SingleState(Generic[S]):
         raise TypeError(f"{cls.__name__} is abstract")
 
     def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Learn the rows in the given order; False if the weights ceased to be finite on the way."""
+        """Learn the rows in the given order; return False if the weights became infinite or NaN."""
         return self.learn_together([self], rows, positive, order)[0]
 
     def details(self) -> dict[str, Any]:
-        """What a learner shows of its state beyond weights and estimates: nothing, as a rule."""
+        """Empty, as a rule: a state has nothing to show beyond weights and estimates."""
         return {}
 
     def settled(self) -> Self:
-        """The state itself."""
+        """The state itself, as it has no candidates to choose from."""
         return self
 
     def is_settled(self) -> bool:
-        """Whether no choice is being made: yes."""
+        """True, as the state has no candidates to choose from."""
         return True
 
 
 class Arrays:
-    """Arrays that came from a file, taken out by name; what has a wrong type or shape is refused.
+    """Arrays read from a file. Each is taken out by name, and refused if its type or shape is wrong.
 
-    Compiled code does not look where it reads and writes, so nothing else may reach it.
+    Compiled code does not check its array bounds, so only checked arrays may reach it.
 
     Parameters
     ----------
@@ -231,85 +231,85 @@ class Arrays:
         self.arrays, self.width = dict(arrays), width
 
     def take(self, name: str, *shape: int | None, types: tuple[type, ...] = (np.float64,)) -> Any:
-        """An array of the given shape, of which None leaves a length open."""
+        """Take out an array of the given shape, in which None allows any length."""
         if name not in self.arrays:
-            raise ValueError(f"there is no array {name!r}")
+            raise ValueError(f"the array {name!r} is missing")
         array = self.arrays.pop(name)
         fits = array.ndim == len(shape) and all(
             wanted in (None, found) for wanted, found in zip(shape, array.shape, strict=True)
         )
         if not fits or array.dtype.type not in types or not array.dtype.isnative:
-            raise ValueError(f"{name!r} has shape {array.shape} and type {array.dtype}")
+            raise ValueError(f"{name!r} has the wrong shape {array.shape} or type {array.dtype}")
         if array.dtype == bool and (array.view(np.uint8) > 1).any():
-            raise ValueError(f"{name!r} holds bytes that are neither True nor False")
+            raise ValueError(f"{name!r} contains bytes that are neither True nor False")
         return np.asarray(array, order="C")
 
     def any(self, name: str, *shape: int | None) -> Any:
-        """An array of any type but Python objects."""
+        """Take out an array of any type except Python objects."""
         found = self.arrays.get(name, np.zeros(0))
         if found.dtype == object:
-            raise ValueError(f"{name!r} holds Python objects")
+            raise ValueError(f"{name!r} contains Python objects")
         return self.take(name, *shape, types=(found.dtype.type,))
 
     def columns(self, names: tuple[str, ...]) -> dict[str, list[Any]]:
-        """Lists of numbers of equal length, one for each name."""
+        """Take out columns of numbers of equal length, as a list for each name."""
         numbers = (np.float64, np.int64, np.int32)
         columns = {name: self.take(name, None, types=numbers) for name in names}
         self.finish()
         if len({len(column) for column in columns.values()}) > 1:
-            raise ValueError(f"{', '.join(names)} are not of equal length")
+            raise ValueError(f"{', '.join(names)} differ in length")
         return {name: column.tolist() for name, column in columns.items()}
 
     def record(self, name: str, record: Record) -> np.ndarray:
-        """Numbers under names."""
+        """Take out a record of named numbers."""
         found = self.take(name, len(record.dtype.names or ()))
         return found.view(record.dtype).reshape(())
 
     def real(self, name: str, finite: bool = True) -> float:
-        """A number."""
+        """Take out a single number."""
         value = float(self.take(name))
         if finite and not math.isfinite(value):
-            raise ValueError(f"{name!r} is {value}")
+            raise ValueError(f"{name!r} is {value}, not a finite number")
         return value
 
     def count(self, name: str) -> int:
-        """An integer that is not negative, and exact as a float."""
+        """Take out an integer that is not negative and exact as a float."""
         value = int(self.take(name, types=(np.int64,)))
         if not 0 <= value < MOST:
-            raise ValueError(f"{name!r} is {value}")
+            raise ValueError(f"{name!r} is {value}, which is negative or too large")
         return value
 
     def part(self, prefix: str) -> Arrays:
-        """The arrays whose names begin with a word and a point, without these; they are taken out."""
+        """Take out the arrays whose names start with the prefix and a dot, and drop both from the names."""
         begin = f"{prefix}."
         names = [name for name in self.arrays if name.startswith(begin)]
         inner = {name.removeprefix(begin): self.arrays.pop(name) for name in names}
         return Arrays(inner, self.width)
 
     def finish(self) -> None:
-        """Refuse arrays that nobody took."""
+        """Raise a ValueError if arrays are left that were not taken out."""
         if self.arrays:
-            raise ValueError(f"nothing has an array {min(self.arrays)!r}")
+            raise ValueError(f"there is an unexpected array {min(self.arrays)!r}")
 
 
 def prefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays under names that `Arrays.part` finds."""
+    """Add a prefix to the names of arrays, so that `Arrays.part` finds them."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
 def columns_to_arrays(columns: dict[str, list[Any]]) -> dict[str, np.ndarray]:
-    """Lists of numbers as arrays."""
+    """Convert lists of numbers to arrays."""
     return {name: np.array(column) for name, column in columns.items()}
 
 
 def from_record(numbers: np.ndarray) -> np.ndarray:
-    """A record as an array of its numbers, in their order."""
+    """Convert a record to an array of its numbers, in the order of its fields."""
     return numbers.reshape(1).view(np.float64).copy()
 
 
 @contextmanager
 def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
-    """Tables with one row per learner; what is written to them goes back to the learners' own arrays."""
+    """Stack the learners' arrays into tables with one row per learner; at the end, copy the rows back."""
     if len(parts) == 1:
         yield [array[np.newaxis] for array in parts[0]]
         return
@@ -323,7 +323,7 @@ def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarra
 def in_threads(
     work: Callable[[Sequence[T]], np.ndarray], states: Sequence[T], n_points: int
 ) -> np.ndarray:
-    """Divide learners among threads, if there is enough to do; their results joined."""
+    """Divide the learners among threads if there is enough work, and concatenate the results."""
     n_threads = min(os.cpu_count() or 1, len(states))
     if n_threads == 1 or len(states) * n_points < _WORTH_THREADS:
         return work(states)
@@ -341,18 +341,18 @@ def counted(numbers: np.ndarray) -> tuple[float, float, float, float]:
 
 
 def check_counted(positives: float, negatives: float, reward_pos: float, reward_neg: float) -> None:
-    """Refuse numbers of points that are none, and sums of rewards, at most 1 each, that they cannot have."""
+    """Raise a ValueError for impossible class counts, or for sums of rewards (at most 1 each) that do not fit them."""
     for count, rewards in ((positives, reward_pos), (negatives, reward_neg)):
         if not (0 <= count < MOST and float(count).is_integer()):
-            raise ValueError(f"it has counted {count} points of a class")
+            raise ValueError(f"its number of points of a class is {count}")
         if not _LEAST_REWARD < rewards <= count * (1.0 + 1e-9):
-            raise ValueError(f"{count} points of a class have rewards of {rewards}")
+            raise ValueError(f"its {count} points of a class cannot have rewards of {rewards}")
 
 
 def averaged(steps: int, average: int) -> tuple[int, int]:
-    """Number of iterates that are averaged: since the average began, and in the finished window before.
+    """Numbers of iterates in the average: those since the current window began, and those in the previous window.
 
-    The suffix average began at the greatest power of two ≤ t, and its previous window at half of that.
+    The current window of a suffix average began at the largest power of two ≤ t, the previous one at half of that.
     """
     if average != kernel.SUFFIX or steps == 0:
         return steps, 0

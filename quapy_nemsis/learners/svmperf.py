@@ -1,4 +1,4 @@
-"""The structural SVM of quantification losses, SVM(KLD) and its family: its cutting planes, and the classifier."""
+"""Structural SVMs for quantification losses, such as SVM(KLD): the classifier and its cutting planes."""
 
 from __future__ import annotations
 
@@ -35,27 +35,28 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 HISTORY = ("seconds", "gap", "primal", "dual", "loss")
-# A cutting plane is dropped when it has been slack for so many iterations.
+# A cutting plane is dropped when it has been slack for this many iterations.
 _IDLE = 50
-# How far from the best weights so far towards the lowest point of the planes the next plane is sought (as in OCAS,
-# Franc and Sonnenburg 2009: with a large C the lowest point jumps about, and planes there say little about the
-# minimum); and how much of the gap that plane must cut off there, or the next one is sought at the lowest point itself.
+# The next plane is sought on the way from the best weights so far to the lowest point of the planes, at this fraction
+# of the distance (as in OCAS, Franc and Sonnenburg 2009: with a large C the lowest point jumps about, and planes there
+# tell little about the minimum). If that plane does not cut off the second fraction of the gap at the lowest point, the
+# next one is sought at the lowest point itself.
 _TOWARDS, _LEAST_RISE = 0.3, 0.1
-# The small problem is solved to this share of the tolerance, in at most so many steps.
+# The dual problem is solved to this fraction of the tolerance, in at most this many steps.
 _INNER_SHARE, _INNER_STEPS = 0.01, 100_000
-# Work is steps times planes; for each plane, so much per entry of the data is free, as finding the plane takes as long.
-# From the first of these amounts on, which scaled features do not come near, twice the work must leave at most this
-# share of the gap, or that was all; and the second amount, some seconds, is the most.
+# Work is steps times planes. For each plane, a fixed amount per entry of the data is free, as finding the plane takes
+# as long. From _WORK on, which scaled features do not come near, the gap must shrink to the fraction _CLOSING each time
+# the work doubles, or the iteration stops. It also stops at _MOST_WORK, which takes some seconds.
 _WORK_PER_ENTRY, _WORK, _MOST_WORK, _CLOSING = 10.0, 1e8, 1.5e9, 0.9
-# After so many planes in a row that change nothing, none will: rounding hides what is left of the gap.
+# After this many planes in a row without any change, stop: the rest of the gap is lost in rounding.
 _NO_CHANGE = 10
-# Where ‖Σ α_j·|g_j|‖² is more than this many times C, the dual's value is off by more than 1e-8 if taken from products.
+# If (Σ α_j·‖g_j‖)² exceeds C times this, the dual's value computed from products is wrong by more than 1e-8.
 _EXACT = 1e8
 
 
 @dataclass(eq=False, repr=False)
 class CuttingPlaneParameters:
-    """Parameters of the structural SVM of any loss, written once (see `SVMPerfClassifier`)."""
+    """Parameters that structural SVMs of all losses share (see `SVMPerfClassifier`)."""
 
     _: KW_ONLY
     C: float = 100.0
@@ -68,29 +69,30 @@ class CuttingPlaneParameters:
 
 @dataclass(eq=False, repr=False)
 class SVMPerfParameters(CuttingPlaneParameters):
-    """Parameters of the structural SVM, for the classifier and the quantifier (see `SVMPerfClassifier`)."""
+    """Parameters of the structural SVM, shared by the classifier and the quantifier (see `SVMPerfClassifier`)."""
 
     loss: str | Measure = "kld"
 
 
 class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
-    """Linear structural SVM for losses of all predictions together (Joachims 2005), by 1-slack cutting planes.
+    """Linear structural SVM for losses on the whole set of predictions (Joachims 2005), by 1-slack cutting planes.
 
-    Minimises the convex bound of a loss Δ, over labellings ȳ of all training rows,
+    It minimises the convex bound of a loss Δ, where ȳ ranges over the labellings of all training rows:
 
         J(w) = ‖w‖²/(2C) + max_ȳ [ Δ(ȳ) − (1/|S|) Σ (y_i − ȳ_i) f(x_i) ],    y_i = ±1,  f(x) = w·x + b,
 
-    which is the paper's ½‖w‖² + C·ξ divided by C, so that values and tolerances are in units of the loss whatever C is.
-    Each iteration adds the constraint that is violated most (found exactly, see `quapy_nemsis.learners.separation`), at
-    weights between the best so far and the dual's, and solves a small dual problem (Joachims, Finley, Yu 2009). The
-    dual's value is a lower bound, J of the best weights so far an upper one; it stops when the *duality gap* between
-    them is at most `tol`. Where positives are rare, J can be least at w = 0, which gives every row the same label: then
-    other weights are sought that are as good, to within `tol`.
+    This is the paper's ½‖w‖² + C·ξ divided by C, so that values and tolerances are in units of the loss for every C.
+    Each iteration finds the most violated constraint exactly (see `quapy_nemsis.learners.separation`), at weights
+    between the best so far and those of the dual. It adds this constraint and solves a small dual problem (Joachims,
+    Finley, Yu 2009). The value of the dual is a lower bound, and J of the best weights so far is an upper bound. The
+    iteration stops when the *duality gap* between them is at most `tol`. If positives are rare, the minimum of J can be
+    at w = 0, which gives every row the same label; other weights that are as good within `tol` are then preferred.
 
-    Nothing outside of this package is needed: this is SVM(KLD), SVM(NKLD), SVM(AE), SVM(RAE) and SVM(Q) of QuaPy
-    without the program they call. That program measures rows in percent, so its C is another one: C = 2500·C_perf for
-    KLD (whose loss it leaves as it is) and C = 25·C_perf for the losses that it measures in percent too. With loss "01"
-    it is the linear SVM: ``LinearSVC(loss="hinge", C=4 * C / n_samples)`` has twice the weights found here.
+    No external program is needed: this classifier provides SVM(KLD), SVM(NKLD), SVM(AE), SVM(RAE) and SVM(Q) of QuaPy
+    without the program that QuaPy calls. That program measures rows in percent, so its C has another scale:
+    C = 2500·C_perf for KLD (whose loss it does not rescale) and C = 25·C_perf for the losses that it also measures in
+    percent. With loss "01" the result is the linear SVM: ``LinearSVC(loss="hinge", C=4 * C / n_samples)`` has twice the
+    weights found here.
 
     Parameters
     ----------
@@ -98,18 +100,18 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         "kld", "nkld", "ae", "rae", "qrecall", "qacc", "qf1", "qgm", "01", "f1", "ba", or a measure of this package
         (see `quapy_nemsis.get_loss`).
     C : float, default=100
-        Weight of the loss against ‖w‖².
+        Weight of the loss relative to ‖w‖².
     tol : float, default=1e-3
-        Greatest duality gap, in units of the loss.
+        Duality gap at which to stop, in units of the loss.
     max_iter : int, default=1000
-        Most cutting planes.
+        Maximum number of cutting planes.
     fit_intercept : bool, default=True
         Whether to learn an intercept, as the weight of a constant feature 1 (and so part of ‖w‖²).
     warm_start : bool, default=False
-        Whether a further `fit` on the same data begins with the cutting planes of the last one: they hold for every C.
-        On other data it begins anew.
+        Whether another `fit` on the same data starts from the cutting planes of the last one, which are valid for every
+        C. On other data, `fit` starts from scratch.
     verbose : int, default=0
-        Print a line every so many cutting planes.
+        If not 0, print a line every `verbose` cutting planes.
 
     Attributes
     ----------
@@ -127,7 +129,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         Duality gap at the end.
     history_ : dict of lists
         One entry per iteration: ``seconds`` since the beginning, the duality ``gap``, ``primal`` (J of the best weights
-        so far), ``dual``, and ``loss``, Δ of the predictions on the training rows by the weights of this iteration.
+        so far), ``dual``, and ``loss``, which is Δ on the training rows for the weights of this iteration.
 
     References
     ----------
@@ -160,9 +162,9 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; converted to float64 if they are not.
+            Rows; other types than float64 are converted to it.
         y : array-like of shape (n_samples,)
-            Labels, two classes of any type.
+            Labels of any type, with two classes.
 
         Returns
         -------
@@ -173,7 +175,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
             return self._fit(self._checked_loss(), X, y)
 
     def _checked_loss(self) -> Loss:
-        """Check the parameters."""
+        """Check the parameters and return the loss."""
         check_positive("C", self.C, finite=True)
         check_positive("tol", self.tol, finite=True)
         check_integer("max_iter", self.max_iter)
@@ -205,7 +207,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
             value = weights @ weights / (2.0 * self.C) + max(constraint.value, 0.0)
             if value < centre_value:
                 centre, centre_value = weights, value
-            # Weights 0 may be the optimum, where positives are rare. They say nothing: any others come before them.
+            # If positives are rare, zero weights may be the optimum. They cannot classify, so prefer any other weights.
             if (not weights.any(), value) < (not best.any(), best_value):
                 best, best_value = weights, value
             gap = best_value - bound
@@ -223,7 +225,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
             with np.errstate(over="ignore", invalid="ignore"):
                 normal = np.append(X.T @ constraint.weights, constant)
                 planes.add(normal, constraint.loss)
-            # How far the new plane is above the old ones at their lowest point.
+            # Height of the new plane above the old ones at their lowest point.
             rise = constraint.loss - normal @ lowest + lowest @ lowest / (2.0 * self.C) - bound
             direct = not direct and rise < _LEAST_RISE * gap
             size = len(planes)
@@ -241,7 +243,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
             after = f"{iteration}" if slow else f"max_iter={iteration}"
             warnings.warn(
                 f"the duality gap is {gap:.2g} after {after} cutting planes"
-                f"{', and closed too slowly to go on' if slow else ''}; the features are up to "
+                f"{', and shrinks too slowly to continue' if slow else ''}; the features are up to "
                 f"{abs(X).max():.3g} in size: scale them (sklearn.preprocessing.StandardScaler or, if sparse, "
                 "MaxAbsScaler), lower C, or raise max_iter or tol",
                 ConvergenceWarning,
@@ -254,7 +256,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All that was learned, by name."""
+        """Everything that was learned, as arrays by name."""
         arrays = {
             **super().to_arrays(),
             "n_iter": np.array(self.n_iter_, dtype=np.int64),
@@ -266,7 +268,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         return arrays
 
     def from_arrays(self, arrays: Arrays) -> None:
-        """Take over what was learned; refuses arrays of other types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
         super().from_arrays(arrays)
         self.n_iter_, self.gap_ = arrays.count("n_iter"), arrays.real("gap")
         self.history_ = arrays.part("history").columns(HISTORY)
@@ -287,23 +289,23 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
 
 @dataclass
 class Planes:
-    """Constraints ξ ≥ Δ_j − w·g_j and the dual variables α_j ≥ 0 of them, Σ α_j = C; the first plane is ξ ≥ 0.
+    """Cutting planes ξ ≥ Δ_j − w·g_j and their dual variables α_j ≥ 0, with Σ α_j = C; the first plane is ξ ≥ 0.
 
-    Then w = Σ α_j·g_j, and the dual's value is (Σ α_j·Δ_j − ½‖w‖²)/C.
+    The weights are w = Σ α_j·g_j, and the dual's value is (Σ α_j·Δ_j − ½‖w‖²)/C.
     """
 
     normals: np.ndarray
     losses: np.ndarray
     gram: np.ndarray
     alpha: np.ndarray
-    #: For how many iterations each has been slack.
+    #: For how many iterations each plane has been slack.
     idle: np.ndarray
-    #: What they are planes of.
+    #: Hash of the data and loss that the planes belong to.
     problem: str | None = None
 
     @classmethod
     def start(cls, width: int, problem: str | None = None) -> Planes:
-        """The plane ξ ≥ 0."""
+        """Start with the plane ξ ≥ 0 only."""
         one = np.zeros(1)
         return cls(np.zeros((1, width)), one, np.zeros((1, 1)), np.ones(1), one.copy(), problem)
 
@@ -322,14 +324,14 @@ class Planes:
         return len(self.losses)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All numbers, by name, and what they are planes of."""
+        """All arrays by name, and the hash of the problem."""
         names = ("normals", "losses", "gram", "alpha", "idle")
         arrays = {name: getattr(self, name) for name in names}
         return {**arrays, "problem": np.array(self.problem or "")}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Planes:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         losses = arrays.take("losses", None)
         n = len(losses)
         normals, gram = arrays.take("normals", n, arrays.width + 1), arrays.take("gram", n, n)
@@ -337,15 +339,15 @@ class Planes:
         planes = cls(normals, losses, gram, alpha, idle, str(arrays.any("problem")))
         parts = (normals, losses, gram, alpha, idle)
         if not n or not all(np.isfinite(part).all() for part in parts):
-            raise ValueError("its cutting planes are not finite")
+            raise ValueError("its cutting planes are missing or not finite")
         if not (alpha.min() >= 0 < alpha.sum() < np.inf and idle.min() >= 0):
             raise ValueError("the dual variables of its cutting planes are negative or all 0")
         if not np.allclose(gram, normals @ normals.T):
-            raise ValueError("the products of its cutting planes are not theirs")
+            raise ValueError("the products of its cutting planes do not match the planes")
         return planes
 
     def rescale(self, C: float) -> None:
-        """Let the dual variables sum to C."""
+        """Rescale the dual variables so that they sum to C."""
         self.alpha *= C / self.alpha.sum()
 
     def weights(self) -> np.ndarray:
@@ -353,9 +355,9 @@ class Planes:
         return self.alpha @ self.normals
 
     def value(self) -> float:
-        """The dual's value: no weights have a smaller J."""
+        """Value of the dual, a lower bound of J."""
         curved = 0.5 * self.alpha @ self.gram @ self.alpha
-        # Long normals that cancel out: of the products, nothing may be left but rounding. Then from the weights.
+        # If long normals cancel out, the products may be nothing but rounding error; use the weights instead.
         total = self.alpha @ np.sqrt(np.diag(self.gram))
         if total * total > _EXACT * self.alpha.sum():
             curved = 0.5 * self.weights() @ self.weights()
@@ -376,7 +378,7 @@ class Planes:
         self.alpha, self.idle = np.append(self.alpha, 0.0), np.append(self.idle, 0.0)
 
     def solve(self, tolerance: float) -> int:
-        """Find the best dual variables, and drop planes that have not mattered for long; returns the steps taken."""
+        """Find the best dual variables, drop planes that have long been slack, and return the number of steps."""
         steps = minimise(self.gram, self.losses, self.alpha, tolerance, _INNER_STEPS)
         self.idle = np.where(self.alpha > 0.0, 0.0, self.idle + 1.0)
         kept = np.flatnonzero(self.idle <= _IDLE)

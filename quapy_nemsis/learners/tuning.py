@@ -1,16 +1,16 @@
-"""Choosing the step size and the radius, so that users need not.
+"""Automatic choice of the step size and the radius.
 
-In `fit`, candidates are trained on one part of the rows and judged, as the averaged models that would be returned, on
-rows held out: progressive validation would judge single iterates, and after the first pass rows that were learned from.
-About 1,000 rows of the rarer class are wanted for the judgement; where a fifth of the rows holds fewer, several fifths
-are held out in turn. At most 100,000 rows are learned from, in as many passes as `fit` makes but at most five; worse
-candidates are dropped after the first two. The grid follows the scale of the data: a step moves the
-score of its row x in proportion to η₀·‖x‖², so step sizes are multiples of 1/mean‖x‖², and the finite radius a multiple
-of 1/√mean‖x‖².
+In `fit`, candidates are trained on one part of the rows and evaluated on held-out rows, using the averaged models that
+would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
+already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
+candidates are cross-validated on up to five folds. At most 200,000 rows are used, four fifths of them for training, in
+as many passes as `fit` makes but at most five. The worse candidates are dropped after the first and the second pass.
+The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step
+sizes are multiples of 1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
 
-In a stream nothing can be held out and the scale is not known: candidates of step sizes 1e-4 … 1e3 learn side by side,
-and each point counts for or against them before it is learned (progressive validation over the current and the last
-window between powers of two). From 4,096 points on the worse half is dropped at every power of two, until one is left.
+In a stream, no rows can be held out and the scale is unknown. Candidates with step sizes 1e-4 … 1e3 learn in parallel,
+and each point is scored before it is learned (progressive validation over the current and the previous window, where
+windows end at powers of two). From 4,096 points on, the worse half is dropped at every power of two, until one is left.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
 _MOST_ROWS, _MOST_PASSES = 100_000, 5
 _SMALL = 20_000
-_JUDGED_RARE, _JUDGED_LEAST, _JUDGED_PREVALENCE_ONLY, _JUDGED_MOST = 1_000, 5_000, 20_000, 100_000
+_HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_000, 100_000
 _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
 
 
 class CandidateScores:
-    """How candidates did on rows that they had not learned.
+    """Scores of candidates on rows that they had not learned.
 
     Parameters
     ----------
     positives, negatives : float, or ndarray of shape (n_folds,)
-        Rows of each class that were judged.
+        Number of evaluated rows of each class.
     hits_pos, hits_neg : ndarray of shape (n_candidates,) or (n_folds, n_candidates)
-        How many of them each candidate had right.
+        How many of these rows each candidate classified correctly.
     """
 
     def __init__(self, positives: Any, negatives: Any, hits_pos: np.ndarray, hits_neg: np.ndarray):
@@ -60,7 +60,7 @@ class CandidateScores:
         self.hits_pos, self.hits_neg = np.atleast_2d(hits_pos), np.atleast_2d(hits_neg)
 
     def values(self, measure: Measure) -> np.ndarray:
-        """Measure of each candidate, at the rates over all folds."""
+        """Value of the measure for each candidate, at its rates over all folds."""
         positives, negatives = float(self.positives.sum()), float(self.negatives.sum())
         hits = zip(self.hits_pos.sum(axis=0), self.hits_neg.sum(axis=0), strict=True)
         return np.array(
@@ -68,9 +68,9 @@ class CandidateScores:
         )
 
     def count_errors(self) -> tuple[np.ndarray, np.ndarray]:
-        """|FN − FP|/|S| of each candidate, mean over folds, and its standard error.
+        """Mean of |FN − FP|/|S| over the folds for each candidate, and its standard error.
 
-        Each fold has learners of its own, whose errors would cancel in a common count.
+        Each fold has its own learners, and their errors could cancel if the folds were counted together.
         """
         total = np.maximum(self.positives + self.negatives, 1.0)[:, np.newaxis]
         misses = self.positives[:, np.newaxis] - self.hits_pos
@@ -80,10 +80,10 @@ class CandidateScores:
         return np.abs(error).mean(axis=0), np.sqrt(variance.mean(axis=0) / len(total))
 
     def ranking(self, measure: Measure) -> np.ndarray:
-        """A number for each candidate, the best one's greatest: its value, an error's with the opposite sign.
+        """Score of each candidate; higher is better. It is the value of the measure, negated if lower is better.
 
-        A measure that only counts ties within sampling noise for many candidates, among them classifiers at chance
-        level: those within two standard errors of the best count are told apart by BA.
+        Under a prevalence-only measure many candidates are tied within sampling noise, including classifiers at chance
+        level. Candidates within two standard errors of the best count are therefore ranked by BA.
         """
         values = self.values(measure) * (1.0 if measure.greater_is_better else -1.0)
         if measure.prevalence_only:
@@ -92,16 +92,17 @@ class CandidateScores:
         return values
 
     def order(self, measure: Measure) -> np.ndarray:
-        """Candidates from the best to the worst; among those whose counts are too far off, the nearer first."""
+        """Candidates from best to worst; candidates with equal scores are ordered by the error of their counts."""
         return np.lexsort([self.count_errors()[0], -self.ranking(measure)])
 
 
 @dataclass
 class Tuned(Generic[S]):
-    """What `tune` found."""
+    """Result of `tune`."""
 
     settings: S
-    #: Per candidate: eta0, radius, and when it was last judged, value of the measure and ba; NaN if not finite before.
+    #: Per candidate: eta0, radius, and the value of the measure and ba when it was last evaluated. The latter are NaN
+    #: if the candidate diverged before that.
     table: dict[str, list[float]]
     #: Scores of held-out rows under the winner's settings, and whether these rows are positive.
     scores: np.ndarray
@@ -115,7 +116,7 @@ def _mean_square(X: Any) -> float:
 
 
 def candidates(X: Any, settings: S) -> list[S]:
-    """Settings to choose from; a value that is given stays."""
+    """Candidate settings; values given by the user are kept."""
     square = _mean_square(X[: 10 * _MOST_ROWS])
     square = square if 0.0 < square < math.inf else 1.0
     steps = [c / square for c in STEP_SIZES] if math.isnan(settings.eta0) else [math.nan]
@@ -124,7 +125,7 @@ def candidates(X: Any, settings: S) -> list[S]:
 
 
 def table_of(settings: Sequence[S], scores: np.ndarray) -> dict[str, list[float]]:
-    """What users see of a choice: a column each, with one entry for each candidate."""
+    """Table of the candidates for users, with one entry per candidate in each column."""
     return {
         "eta0": [candidate.eta0 for candidate in settings],
         "radius": [candidate.radius for candidate in settings],
@@ -134,43 +135,43 @@ def table_of(settings: Sequence[S], scores: np.ndarray) -> dict[str, list[float]
 
 
 class _Fold(Generic[S]):
-    """Rows to learn from and rows to judge by, with a learner per candidate."""
+    """Training rows and held-out rows, with one learner per candidate."""
 
     def __init__(
         self, X: Any, positive: np.ndarray, rows: Rows, used: np.ndarray, held: np.ndarray
     ):
         self.rows, self.positive = rows, positive
         self.train = used[~held]
-        self.X_judged, self.y_judged = X[used[held]], positive[used[held]]
+        self.X_held, self.y_held = X[used[held]], positive[used[held]]
         self.states: dict[int, State[S]] = {}
 
     def learn(self, rng: np.random.Generator) -> set[int]:
-        """One pass of the candidates; those that did not stay finite."""
+        """Let the candidates make one pass; return those whose weights became infinite or NaN."""
         order = rng.permutation(self.train)
         states = list(self.states.values())
         stayed = states[0].learn_together(states, self.rows, self.positive, order)
         return {k for k, fine in zip(self.states, stayed, strict=True) if not fine}
 
     def scores(self) -> np.ndarray:
-        """Of the rows to judge by, one column per candidate."""
+        """Scores of the held-out rows, with one column per candidate."""
         models = [state.model() for state in self.states.values()]
         weights = np.column_stack([weights for weights, _ in models])
-        return linear_scores(self.X_judged, weights, np.array([b for _, b in models]))
+        return linear_scores(self.X_held, weights, np.array([b for _, b in models]))
 
     def keep(self, kept: set[int]) -> None:
-        """Drop the other candidates."""
+        """Keep these candidates and drop the others."""
         self.states = {k: state for k, state in self.states.items() if k in kept}
 
 
 def _folds(
     X: Any, positive: np.ndarray, prevalence_only: bool, rng: np.random.Generator
 ) -> list[_Fold[Any]]:
-    """Fifths of the rows held out in turn, as many as are wanted to judge by."""
+    """Make folds that each hold out a fifth of the rows, as many as the evaluation needs."""
     share = positive.mean()
-    least = _JUDGED_PREVALENCE_ONLY if prevalence_only else _JUDGED_LEAST
-    wanted = int(min(max(_JUDGED_RARE / min(share, 1.0 - share), least), _JUDGED_MOST))
+    least = _HELD_PREVALENCE_ONLY if prevalence_only else _HELD_LEAST
+    wanted = int(min(max(_HELD_RARE / min(share, 1.0 - share), least), _HELD_MOST))
     used = rng.permutation(len(positive))[: _MOST_ROWS + wanted]
-    # Every fifth row of the rows sorted by class: folds have the share of positives of all.
+    # Each fold takes every fifth row of the rows sorted by class, so that all have the same share of positives.
     used = used[np.argsort(positive[used], kind="stable")]
     n_folds = min(max(round(wanted * _FIFTHS / len(used)), 1), _FIFTHS)
     if len(used) > _SMALL:
@@ -187,9 +188,10 @@ def tune(
     n_passes: int,
     rng: np.random.Generator,
 ) -> Tuned[S] | None:
-    """Train the candidates on part of the rows, judge them on the rest, and take the best.
+    """Train the candidates on part of the rows, evaluate them on the rest, and choose the best.
 
-    After the first and the second pass the worse half is dropped, down to four. None if there is nothing to choose.
+    After the first and the second pass, the worse half is dropped, but at least four are kept. The result is None if
+    step size and radius are both given.
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
         return None
@@ -214,13 +216,13 @@ def tune(
         if not last and (i > 1 or len(alive) <= _FINALISTS):
             continue
         scores = [fold.scores() for fold in folds]
-        judged = zip(scores, (fold.y_judged for fold in folds), strict=True)
-        counts = [(y.sum(), (~y).sum(), (s[y] > 0).sum(0), (s[~y] <= 0).sum(0)) for s, y in judged]
+        held = zip(scores, (fold.y_held for fold in folds), strict=True)
+        counts = [(y.sum(), (~y).sum(), (s[y] > 0).sum(0), (s[~y] <= 0).sum(0)) for s, y in held]
         found = CandidateScores(*(np.array(column) for column in zip(*counts, strict=True)))
         results[alive] = np.column_stack([found.values(measure), found.values(BA())])
         order = alive[found.order(measure)]
         if not last:
-            # A ball that has not been reached makes no difference: of two equals the first is enough.
+            # A radius that has not been reached makes no difference: of two equal models, keep the first.
             models = [folds[0].states[k].model()[0].tobytes() for k in order]
             order = np.array([k for at, k in enumerate(order) if models[at] not in models[:at]])
             kept = set(order[: max((len(alive) + 1) // 2, _FINALISTS)])
@@ -232,19 +234,19 @@ def tune(
         every[best],
         table_of(every, results),
         np.concatenate(scores)[:, alive.tolist().index(best)],
-        np.concatenate([fold.y_judged for fold in folds]),
+        np.concatenate([fold.y_held for fold in folds]),
     )
 
 
 class StreamTuner(Generic[S]):
-    """Learners of different step sizes side by side in a stream; to the outside, the state of the best of them.
+    """Runs learners with different step sizes in parallel on a stream, and acts as the state of the best one.
 
-    It fulfils the protocol of a state. A candidate that has been dropped is None.
+    The stream tuner implements the protocol `State`. A candidate that has been dropped is None.
     """
 
     def __init__(self, candidates: list[S], states: list[State[S] | None]):
         self.candidates, self.states = candidates, states
-        # Class counts and rewards of each candidate at the beginning of the previous window, and of this one.
+        # Class counts and rewards of each candidate at the start of the previous window and of the current one.
         self.marks = [self._sums(), self._sums()]
         self.scores = np.full((len(candidates), 2), np.nan)
         self.best = len(candidates) // 2
@@ -257,16 +259,16 @@ class StreamTuner(Generic[S]):
 
     @classmethod
     def start(cls, n_features: int, settings: S) -> Self:
-        """A tuner begins with a kind of state: see `begin`."""
-        raise TypeError("StreamTuner.begin takes the kind of state as well")
+        """Raise a TypeError: use `begin`, which also takes the type of the states."""
+        raise TypeError("StreamTuner needs the type of its states: use StreamTuner.begin")
 
     @property
     def settings(self) -> S:
-        """Those of the best candidate."""
+        """Settings of the best candidate."""
         return self.candidates[self.best]
 
     def adopt(self, settings: S) -> None:
-        """Go on with other settings; each candidate keeps its step size."""
+        """Continue with other settings; each candidate keeps its step size."""
         for k in self.alive:
             state = self._state(k)
             state.adopt(settings)
@@ -274,7 +276,7 @@ class StreamTuner(Generic[S]):
 
     @property
     def alive(self) -> list[int]:
-        """Candidates that have not been dropped."""
+        """Indices of the candidates that have not been dropped."""
         return [k for k, state in enumerate(self.states) if state is not None]
 
     def _state(self, k: int) -> State[S]:
@@ -288,15 +290,15 @@ class StreamTuner(Generic[S]):
         return self._state(self.best)
 
     def is_settled(self) -> bool:
-        """Whether one candidate is left."""
+        """Whether only one candidate is left."""
         return len(self.alive) == 1
 
     def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+        """Numbers of positives and negatives learned, and the sums of their rewards."""
         return self.settled().counted()
 
     def place(self) -> tuple[int, ...]:
-        """Where in the stream it is."""
+        """Position in the stream; learners at the same position can learn together."""
         return self.settled().place()
 
     @property
@@ -306,7 +308,7 @@ class StreamTuner(Generic[S]):
 
     @property
     def steps(self) -> int:
-        """Number of points learned from."""
+        """Number of points learned."""
         return self.settled().steps
 
     @property
@@ -323,15 +325,15 @@ class StreamTuner(Generic[S]):
         return self.settled().model()
 
     def objective(self) -> Measure:
-        """What the steps ascend."""
+        """The measure that the steps increase."""
         return self.settled().objective()
 
     def details(self) -> dict[str, Any]:
-        """Those of the best candidate, and how each did when it was last judged at a power of two."""
+        """Details of the best candidate, and the table of candidate scores at the last power of two."""
         return {**self.settled().details(), "tuning": table_of(self.candidates, self.scores)}
 
     def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Let every candidate learn the rows; False if none of them stayed finite."""
+        """Let every candidate learn the rows; return False if none of them stayed finite."""
         done = 0
         while done < len(order):
             alive = self.alive
@@ -347,14 +349,14 @@ class StreamTuner(Generic[S]):
             if not self.alive:
                 return False
             done += len(part)
-            self._judge(self._state(self.alive[0]).t == mark)
+            self._compare(self._state(self.alive[0]).t == mark)
         return True
 
     @classmethod
     def learn_together(
         cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
     ) -> list[bool]:
-        """Let tuners learn the same rows, one after the other."""
+        """Let stream tuners learn the same rows, one after the other."""
         return [state.learn(rows, positive, order) for state in states]
 
     def _sums(self) -> np.ndarray:
@@ -364,7 +366,7 @@ class StreamTuner(Generic[S]):
             sums[k] = self._state(k).counted()
         return sums
 
-    def _judge(self, at_mark: bool) -> None:
+    def _compare(self, at_mark: bool) -> None:
         alive, measure = self.alive, self.candidates[0].measure
         now = self._sums()
         window = (now - self.marks[0])[alive]
@@ -380,10 +382,10 @@ class StreamTuner(Generic[S]):
 
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
-        """Merge tuners that have made their choice, the same one."""
+        """Merge stream tuners that have all chosen the same step size."""
         if not all(state.is_settled() for state in (*states, *([base] if base else []))):
             raise ValueError(
-                "a learner is still choosing its step size: give eta0 to merge streams, or learn on"
+                "a learner is still choosing its step size: set eta0, or learn more rows before merging"
             )
         merged = states[0].copy()
         runners = [state.settled() for state in states]
@@ -399,7 +401,7 @@ class StreamTuner(Generic[S]):
         return twin
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All numbers, by name."""
+        """All arrays and numbers, by name."""
         arrays = {
             "eta0": np.array([candidate.eta0 for candidate in self.candidates]),
             "alive": np.array(self.alive, dtype=np.int64),
@@ -413,12 +415,12 @@ class StreamTuner(Generic[S]):
 
     @staticmethod
     def is_in(arrays: Arrays) -> bool:
-        """Whether arrays are those of a tuner."""
+        """Whether the arrays are those of a stream tuner."""
         return "alive" in arrays.arrays
 
     @classmethod
     def restored(cls, arrays: Arrays, settings: S, state_type: type[State[Any]]) -> Self:
-        """The inverse of `to_arrays`; refuses arrays of other names, types or shapes."""
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         eta0 = arrays.take("eta0", None)
         n = len(eta0)
         open_settings = [settings.completed(float(step), math.inf) for step in eta0]
@@ -432,27 +434,27 @@ class StreamTuner(Generic[S]):
         marks, scores = arrays.take("marks", 2, n, 4), arrays.take("scores", n, 2)
         best = arrays.count("best")
         if best >= n or states[best] is None:
-            raise ValueError("its best candidate is not there")
+            raise ValueError("its best candidate is missing")
         tuner = cls(open_settings, states)
         tuner.marks, tuner.scores, tuner.best = [marks[0], marks[1]], scores, best
         return tuner
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, settings: S) -> Self:
-        """A tuner is restored with a kind of state: see `restored`."""
-        raise TypeError("StreamTuner.restored takes the kind of state as well")
+        """Raise a TypeError: use `restored`, which also takes the type of the states."""
+        raise TypeError("StreamTuner needs the type of its states: use StreamTuner.restored")
 
     def check(self) -> None:
-        """Refuse a tuner whose candidates have not come equally far, or whose windows have not begun yet."""
+        """Raise a ValueError if the candidates differ in position, or a window starts after the points seen."""
         alive = [self._state(k) for k in self.alive]
         for state in alive:
             state.check()
         for candidate in self.candidates:
             check_positive("eta0", candidate.eta0, finite=True)
         if len({(*state.place(), *state.counted()[:2]) for state in alive}) != 1:
-            raise ValueError("its candidates have not come equally far")
+            raise ValueError("its candidates are at different positions in the stream")
         for row in np.concatenate(self.marks):
             check_counted(*row)
         counts = [sums[self.alive, :2] for sums in (*self.marks, self._sums())]
         if any((before > after).any() for before, after in pairwise(counts)):
-            raise ValueError("its windows begin after the points that it has seen")
+            raise ValueError("its windows start after the points that it has seen")

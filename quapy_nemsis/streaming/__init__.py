@@ -1,7 +1,7 @@
-"""Streams: sources of chunks whatever the size of the file, live evaluation, and checkpoints to resume from.
+"""Learning from streams: sources of chunks from files of any size, live evaluation, and checkpoints to resume from.
 
-A *source* is iterated for chunks (X, y), X a float64 array or CSR matrix and y an array of labels, and can be iterated
-again. Readers that are well kept do the parsing: pandas, pyarrow, scikit-learn.
+A *source* yields chunks (X, y), where X is an array of floats or a CSR matrix and y is an array of labels. It can be
+iterated again. The parsing is done by pandas, pyarrow and scikit-learn.
 
 Examples
 --------

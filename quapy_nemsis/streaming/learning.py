@@ -1,4 +1,4 @@
-"""Learning from a source: judged before it is learned, with checkpoints to resume from."""
+"""Learning from a source: each chunk is evaluated before it is learned, and checkpoints allow resuming."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CURVE = ("rows", "seconds", "value", "kld", "ba", "prevalence", "estimate", "dri
 
 
 class StreamError(ValueError):
-    """A chunk that could not be used; `progress` is how things stood before it."""
+    """A chunk could not be read or used; `progress` is the state of the stream before that chunk."""
 
     def __init__(self, message: str, progress: Progress):
         super().__init__(message)
@@ -34,13 +34,13 @@ class StreamError(ValueError):
 
 
 class CheckpointError(OSError):
-    """A checkpoint that could not be written; `progress` is how things stand in memory, for another try at `save`."""
+    """A checkpoint could not be written; `progress` is the current state, whose learner can still be saved."""
 
     def __init__(self, error: OSError, path: str | Path, progress: Progress):
         super().__init__(
             error.errno,
             f"the checkpoint after row {progress.rows:,} could not be written ({error.strerror}); "
-            "the one before is still there",
+            "the previous checkpoint is unchanged",
             str(path),
         )
         self.progress = progress
@@ -48,28 +48,28 @@ class CheckpointError(OSError):
 
 @dataclass
 class Progress:
-    """How far a stream has come, and how the learner did on each window before it learned it.
+    """Position in a stream, the learner, and its evaluation on each window before that window was learned.
 
-    `curve` holds, for each window: ``rows`` so far, ``seconds`` of learning, ``value`` of the measure, ``kld``, ``ba``,
-    the true ``prevalence`` of the window, the ``estimate`` of it, and its ``drift``, the distance of its prevalence
-    from that of all rows before. Where a window holds one class only, what hangs on the other one is NaN (``ba``; not
-    ``kld``).
+    `curve` contains for each window: ``rows`` so far, ``seconds`` of learning, ``value`` of the measure, ``kld``,
+    ``ba``, the true ``prevalence`` of the window, the ``estimate`` of this prevalence, and the ``drift``, which is the
+    distance between the prevalence of the window and that of all earlier rows. If a window contains one class only,
+    values that depend on the other class are NaN (``ba``, but not ``kld``).
     """
 
     learner: OnlineClassifier[Any]
     rows: int = 0
     seconds: float = 0.0
     curve: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVE})
-    #: TP, FN, FP, TN of the window that is not full yet, and positives in the windows before.
+    #: TP, FN, FP, TN of the current window, and the number of positives in earlier windows.
     window: list[float] = field(default_factory=lambda: [0.0] * 4)
     positives: float = 0.0
-    #: Digest of the first row, to know the source by.
+    #: Digest of the first row, to recognise the source.
     first_row: str = ""
-    #: Whether it ended before the source did.
+    #: Whether learning stopped before the end of the source.
     stopped: bool = False
 
     def extra(self) -> dict:
-        """What a checkpoint holds beside the learner."""
+        """The values that a checkpoint stores in addition to the learner."""
         names = ("rows", "seconds", "curve", "window", "positives", "first_row")
         return {name: getattr(self, name) for name in names}
 
@@ -89,49 +89,49 @@ def fit_stream(
     callback: Callable[[Progress], bool | None] | None = None,
     verbose: int = 0,
 ) -> Progress:
-    """Learn from a source of chunks, judging every chunk before it is learned (test, then train).
+    """Learn from a source of chunks, evaluating each chunk before it is learned (test, then train).
 
     Parameters
     ----------
     learner : NEMSISClassifier, SCANClassifier or OnePassMiniBatchClassifier
-        Its parameters are used; it is not changed.
+        An online learner, whose parameters are used. The learner itself is not changed.
     source : Source or iterable of (X, y)
-        Chunks.
+        Chunks to learn.
     classes : array-like of shape (2,)
-        Both labels, fixed beforehand.
+        Both labels, as a chunk may contain only one of them.
     window : int, default=10,000
-        Rows of a window of the curve (at the end of the chunk in which it is full).
+        Number of rows in a window of the curve. A window ends with the chunk that fills it.
     checkpoint : str or Path, optional
-        File to write the learner and its position to, now and then, whole or not at all. One that is there already is
-        refused unless `resume` is set.
+        File for checkpoints of the learner and its position in the stream. A failed write leaves no partial file. An
+        existing file is an error unless `resume` is set.
     every_rows, every_seconds : default=1,000,000 and 60
-        How often, at the end of a chunk, whichever comes first; and at the end.
+        Write a checkpoint after this many rows or seconds, whichever comes first, when a chunk ends. A checkpoint is
+        also written when the stream ends.
     resume : bool, default=False
-        Go on from the checkpoint, if there is one: with the same source in the same order weights and curve end as if
-        nothing had happened. Rows that were learned are read again, and skipped.
+        Continue from the checkpoint, if it exists. With the same source in the same order, the weights and the curve
+        are the same as without the interruption. Rows that were already learned are read again and skipped.
     max_rows : int, optional
-        Stop after so many rows.
+        Stop after this many rows.
     patience : int, optional
-        Stop when the measure has not been better than before for so many windows. A stream that stopped so, or at
-        `max_rows`, stops again when it is resumed.
+        Stop when the measure has not improved for this many windows. A stream that stopped because of `patience` or
+        `max_rows` stops again when it is resumed.
     callback : callable, optional
-        Called with the `Progress` after every chunk; stops the stream by returning True.
+        Called with the `Progress` after every chunk. If it returns True, the stream stops.
     verbose : int, default=0
-        Print a line per window.
+        If not 0, print a line per window.
 
     Returns
     -------
     Progress
-        With the learner, and the curve.
+        The fitted learner, its position and the curve.
 
     Raises
     ------
     StreamError
-        If a chunk cannot be read or used, naming the file and the row; its `progress` holds the learner as it was
-        before that chunk, which is also written to the checkpoint. Rows of a shuffled source are counted in the order
-        in which they come out of it.
+        If a chunk cannot be read or used. The message names the file and the row. Rows of a shuffled source are
+        counted in shuffled order. The learner as it was before that chunk is in `progress`, and in the checkpoint.
     CheckpointError
-        If a checkpoint cannot be written; its `progress` holds the learner, and the checkpoint before is still there.
+        If a checkpoint cannot be written. The learner is in `progress`, and the previous checkpoint is unchanged.
     """
     counts = {
         "window": window,
@@ -159,7 +159,7 @@ def fit_stream(
             if progress.stopped:
                 break
         if not progress.rows:
-            raise ValueError(f"{source.name}: there are no rows")
+            raise ValueError(f"{source.name}: there are no rows to learn")
     except ValueError as error:
         keeper.save()
         raise StreamError(str(error), progress) from error
@@ -168,7 +168,7 @@ def fit_stream(
 
 
 class _Keeper:
-    """Writes a stream's checkpoints, where there are to be any."""
+    """Writes the checkpoints of a stream, if a file is given."""
 
     def __init__(
         self, progress: Progress, path: str | Path | None, every_rows: int, every_seconds: float
@@ -178,13 +178,13 @@ class _Keeper:
         self.rows, self.at = progress.rows, time.perf_counter()
 
     def save_if_due(self) -> None:
-        """Write if enough rows were learned, or enough time has passed."""
+        """Write a checkpoint if enough rows were learned or enough time has passed."""
         enough = self.progress.rows - self.rows >= self.every_rows
         if enough or time.perf_counter() - self.at >= self.every_seconds:
             self.save()
 
     def save(self) -> None:
-        """Write, unless nothing was learned since the last time."""
+        """Write a checkpoint, unless nothing was learned since the last one."""
         if self.path is None or self.progress.rows == self.rows:
             return
         try:
@@ -195,7 +195,7 @@ class _Keeper:
 
 
 def _unlearned(source: Source, progress: Progress, max_rows: int | None) -> Iterator[Chunk]:
-    """Chunks of the source from the row on that the stream has come to, and not beyond the last one wanted."""
+    """Chunks of the source, without rows that were already learned and without rows beyond `max_rows`."""
     skip, seen = progress.rows, 0
     for X, y in source:
         if not seen and len(y):
@@ -208,31 +208,33 @@ def _unlearned(source: Source, progress: Progress, max_rows: int | None) -> Iter
             yield X, y
     if seen < skip:
         raise ValueError(
-            f"the checkpoint is at row {skip:,}, but the source ends at row {seen:,}: is it the same source?"
+            f"the checkpoint is at row {skip:,}, but the source ends at row {seen:,}: resume with the same source"
         )
 
 
 def _check_first_row(progress: Progress, X: Any, y: np.ndarray, name: str) -> None:
-    """Refuse to go on with a source that begins with another row."""
+    """Refuse to resume with a source whose first row differs."""
     row = X[:1].toarray() if scipy.sparse.issparse(X) else X[:1]
     content = np.asarray(row, dtype=np.float64).tobytes() + repr(y[:1].tolist()).encode()
     first_row = hashlib.sha256(content).hexdigest()
     if progress.first_row and first_row != progress.first_row:
-        raise ValueError(f"{name}: its first row is not that of the stream of the checkpoint")
+        raise ValueError(
+            f"{name}: the first row differs from that of the checkpoint's source; resume with the same source"
+        )
     progress.first_row = first_row
 
 
 def _start(learner: OnlineClassifier[Any], checkpoint: Any, resume: bool) -> Progress:
-    """Where the stream begins or goes on; what would fail at the first checkpoint is noticed now."""
+    """Start or resume the progress, and raise now any error that would occur at the first checkpoint."""
     if not isinstance(learner, OnlineClassifier):
         raise TypeError(
-            f"{type(learner).__name__} is no online learner: give NEMSISClassifier, SCANClassifier or "
+            f"{type(learner).__name__} is not an online learner: give NEMSISClassifier, SCANClassifier or "
             "OnePassMiniBatchClassifier"
         )
     learner.settings()
     if checkpoint is None:
         if resume:
-            raise ValueError("resume needs the file of a checkpoint")
+            raise ValueError("resume needs a checkpoint: name its file with checkpoint=")
         return Progress(clone(learner))
     path = Path(checkpoint)
     if not path.exists():
@@ -244,20 +246,20 @@ def _start(learner: OnlineClassifier[Any], checkpoint: Any, resume: bool) -> Pro
         return Progress(clone(learner))
     if not resume:
         raise FileExistsError(
-            f"{checkpoint} is there already: go on from it with resume=True, name another file, or delete it"
+            f"{checkpoint} already exists: continue from it with resume=True, name another file, or delete it"
         )
     found, extra = read(checkpoint)
     if not isinstance(extra, dict) or extra.keys() != Progress(found).extra().keys():
         raise ValueError(
-            f"{checkpoint} holds a learner, but not how far it is: it is no checkpoint of fit_stream"
+            f"{checkpoint} contains a learner without a position, so it is not a checkpoint of fit_stream"
         )
     if type(found) is not type(learner) or found.get_params() != learner.get_params():
-        raise ValueError(f"{checkpoint} is of {found!r}, not of {learner!r}: name another file")
+        raise ValueError(f"{checkpoint} contains {found!r}, not {learner!r}: name another file")
     return Progress(found, **extra)
 
 
 def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: str) -> None:
-    """Judge a chunk, then learn it."""
+    """Evaluate a chunk, then learn it."""
     learner, first = progress.learner, progress.rows + 1
     positive = _is(y, classes[1])
     known = positive | _is(y, classes[0])
@@ -271,7 +273,7 @@ def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: 
     if hasattr(learner, "classes_"):
         if X.shape[1] != learner.n_features_in_:
             raise ValueError(
-                f"{name}: row {first:,} has {X.shape[1]} features, those before it {learner.n_features_in_}"
+                f"{name}: row {first:,} has {X.shape[1]} features, but earlier rows have {learner.n_features_in_}"
             )
         predicted = quiet_scores(X, learner.coef_[0], learner.intercept_[0]) > 0.0
     begin = time.perf_counter()
@@ -292,7 +294,7 @@ def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: 
 
 
 def _is(y: np.ndarray, label: Any) -> np.ndarray:
-    """Which labels are this one; labels of another type are not."""
+    """Which labels are equal to this one; labels of another type are not equal."""
     return np.broadcast_to(np.asarray(y == label, dtype=bool), y.shape)
 
 
@@ -326,7 +328,7 @@ def _close_window(progress: Progress, verbose: int) -> None:
 
 
 def _value(measure: Measure, tp: float, fn: float, fp: float, tn: float) -> float:
-    """Value for the counts of a window; NaN if it hangs on how a class is recognised that is not there."""
+    """Value for the counts of a window; NaN if it depends on the rate of a class that does not occur."""
     P, N, p, eps = Rates.of(tp, tp + fn, tn, fp + tn)
     P_options, N_options = [P] if tp + fn else [0.0, 1.0], [N] if fp + tn else [0.0, 1.0]
     values = [measure.value(P, N, p, eps) for P in P_options for N in N_options]
@@ -334,7 +336,7 @@ def _value(measure: Measure, tp: float, fn: float, fp: float, tn: float) -> floa
 
 
 def _is_over(progress: Progress, max_rows: int | None, patience: int | None) -> bool:
-    """Whether all rows that were wanted are learned, or the measure has not got better for too long."""
+    """Whether `max_rows` rows were learned, or the measure has not improved for `patience` windows."""
     if max_rows is not None and progress.rows >= max_rows:
         return True
     values = np.array(progress.curve["value"])

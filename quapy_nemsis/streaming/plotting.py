@@ -1,4 +1,4 @@
-"""The curve of a stream, drawn (needs matplotlib)."""
+"""Plot of the curve of a stream (needs matplotlib)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _BLUE, _ORANGE, _GREEN = "#0072B2", "#D55E00", "#009E73"
 
 
 def plot_progress(progress: Progress) -> Figure:
-    """How a learner did on each window of a stream before it learned it, and how the stream drifted.
+    """Plot the evaluation of a learner on each window of a stream, before it was learned, and the drift of the stream.
 
-    Above, the measure and BA; in the middle KLD, on a logarithmic scale; below, the true prevalence of each window and
-    the learner's estimate of it (the share of rows that it called positive).
+    The top panel shows the measure and BA. The middle panel shows KLD on a logarithmic scale. The bottom panel shows
+    the true prevalence of each window and the learner's estimate (the share of rows it predicted to be positive).
 
     Parameters
     ----------
     progress : Progress
-        Of `fit_stream`, with at least one full window.
+        Result of `fit_stream`, with at least one full window.
 
     Returns
     -------
     matplotlib.figure.Figure
-        To show, or to save with ``savefig``.
+        The figure, which can be saved with ``savefig``.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def plot_progress(progress: Progress) -> Figure:
     curve = progress.curve
     if not curve["rows"]:
         raise ValueError(
-            f"there is no full window to draw: {progress.rows:,} rows were read; give fit_stream a smaller window"
+            f"there is no full window to plot: {progress.rows:,} rows were read; give fit_stream a smaller window"
         )
     figure = Figure(figsize=(7.0, 7.0), layout="constrained")
     top, middle, bottom = figure.subplots(3, 1, sharex=True)
@@ -70,5 +70,7 @@ def plot_progress(progress: Progress) -> Figure:
     for ax in (top, middle, bottom):
         ax.grid(alpha=0.3)
         ax.legend(loc="best")
-    figure.suptitle(f"{type(progress.learner).__name__}: each window judged before it is learned")
+    figure.suptitle(
+        f"{type(progress.learner).__name__}: each window evaluated before it is learned"
+    )
     return figure

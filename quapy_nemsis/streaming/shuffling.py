@@ -1,4 +1,4 @@
-"""Rows of a source in another order: what is sorted by class teaches a stream little."""
+"""Shuffling of a source, as little can be learned from a stream that is sorted by class."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from quapy_nemsis.streaming.sources import Chunk, Source
 
 
 def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
-    """Rows of a source in a random order, as far as a buffer allows: sources are often sorted by class.
+    """Shuffle the rows of a source with a buffer; use it for sources that may be sorted by class.
 
-    Rows that arrive take the places of rows in the buffer that leave it, at random. A buffer that is as large as the
-    source shuffles fully; a smaller one cannot mend an order that is sorted over more rows than it holds.
+    Each arriving row replaces a random row of the buffer, which is passed on. A buffer as large as the source shuffles
+    it completely. A smaller one cannot shuffle a source that is sorted over more rows than the buffer holds.
 
     Parameters
     ----------
     source : Source
-        Chunks.
+        The source to shuffle.
     buffer : int, default=100,000
-        Rows that are held back.
+        Number of rows in the buffer.
     seed : int, default=0
-        Of the random order; every iteration has the same.
+        Seed of the random order, which is the same in every iteration.
 
     Examples
     --------
-    The share of positives that is counted after a stream sorted by class, without a buffer and with one; it is 0.19:
+    The true share of positives is 0.19. After a stream sorted by class, the share of predicted positives is, without a
+    buffer and with one:
 
     >>> import numpy as np
     >>> from quapy_nemsis import NEMSISClassifier
@@ -47,7 +48,7 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
     """
     check_integer("buffer", buffer)
     if not isinstance(source, Source):
-        raise TypeError(f"shuffled takes a source, such as from_iterable(…); got {source!r}")
+        raise TypeError(f"shuffled needs a source, such as from_iterable(…); got {source!r}")
 
     def chunks() -> Iterator[Chunk]:
         rng = np.random.default_rng(seed)
@@ -81,12 +82,12 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
 def _check_width(X: Any, before: list[Chunk]) -> None:
     if before and before[0][0].shape[1] != X.shape[1]:
         raise ValueError(
-            f"a chunk has {X.shape[1]} features, those before it {before[0][0].shape[1]}"
+            f"a chunk has {X.shape[1]} features, but earlier chunks have {before[0][0].shape[1]}"
         )
 
 
 def _exchanged(held: Chunk, arriving: Chunk, rng: np.random.Generator) -> tuple[Chunk, Chunk]:
-    """Rows of a full buffer that make room for those that arrive, and the buffer with these in it."""
+    """Exchange random rows of a full buffer for arriving rows; return the rows that leave, and the new buffer."""
     X, y = held
     n, k = len(y), len(arriving[1])
     _check_width(arriving[0], [held])
@@ -99,14 +100,14 @@ def _exchanged(held: Chunk, arriving: Chunk, rng: np.random.Generator) -> tuple[
 
 
 def _replaced(array: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Put values into an array, in place unless its type is too narrow for them (labels of text)."""
+    """Put values into an array, in place unless its type is too narrow (as for longer text labels)."""
     array = array.astype(np.result_type(array, values), copy=False)
     array[places] = values
     return array
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:
-    """A chunk of several, which shares no memory with them."""
+    """Concatenate chunks into one that shares no memory with them."""
     rows, labels = zip(*chunks, strict=True)
     if scipy.sparse.issparse(rows[0]):
         return scipy.sparse.vstack(rows).tocsr(), np.concatenate(labels)

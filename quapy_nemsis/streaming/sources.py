@@ -1,4 +1,4 @@
-"""Sources of chunks (X, y), whatever the size of the file. Readers that are well kept do the parsing."""
+"""Sources of chunks (X, y) from files of any size. The parsing is done by pandas, pyarrow and scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from numpy.typing import ArrayLike
 from quapy_nemsis._validation import check_integer
 
 Chunk = tuple[Any, np.ndarray]
-#: How Parquet files are opened: buffered and not fetched ahead, so that memory does not grow with the row groups.
+#: Options for opening Parquet files: buffered without prefetching, so that memory does not grow with the row groups.
 PARQUET = {"pre_buffer": False, "buffer_size": 2**20}
 
 
 class SourceError(ValueError):
-    """A chunk that cannot be read or used, with the name of its source and the row."""
+    """A chunk cannot be read or used; the message names its source and the row."""
 
 
 @dataclass
 class Source:
-    """Chunks (X, y) that can be iterated again and again.
+    """Chunks (X, y) that can be iterated repeatedly.
 
-    X is made a CSR matrix or an array of floats, y an array; what cannot be is refused, and so are NaN, infinity and
-    missing labels, with their row.
+    X is converted to a CSR matrix or an array of floats, and y to an array. Chunks that cannot be converted are
+    refused. So are NaN, infinity and missing labels; the message names the row.
 
     Parameters
     ----------
     name : str
-        What it is called in messages, the file's name as a rule.
+        Name of the source in messages, usually the name of the file.
     chunks : callable
-        Without arguments; begins an iteration.
+        Function without arguments that returns a new iterator of chunks.
     ahead : bool, default=False
-        Read the next chunk, in another thread, while one is being used. Files are read so.
+        Read the next chunk in another thread while the current one is being used, as the readers of files do.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Source:
                 X, y = _as_arrays(*next(iterator))
             except StopIteration:
                 return
-            except SourceError:  # of a source inside of this one
+            except SourceError:  # raised by a source inside this one
                 raise
-            except Exception as error:  # readers raise all sorts for a broken file
+            except Exception as error:  # readers raise many kinds of exceptions for a broken file
                 raise SourceError(
                     f"{self.name}: cannot be read after row {row:,} ({type(error).__name__}: {error})"
                 ) from error
@@ -71,14 +71,14 @@ class Source:
             yield X, y
 
     def _check(self, X: Any, y: np.ndarray, row: int) -> None:
-        """Refuse NaN and inf and missing labels, naming the row."""
+        """Refuse NaN, infinity and missing labels, naming the row."""
         missing = _missing(y)
         if missing.any():
             bad = row + int(np.argmax(missing)) + 1
-            raise SourceError(f"{self.name}: row {bad:,} has no label; leave it out")
+            raise SourceError(f"{self.name}: row {bad:,} has no label; drop the row")
         values = X.data if scipy.sparse.issparse(X) else X
         with np.errstate(over="ignore", invalid="ignore"):
-            total = values.sum()  # a sum is cheap, and finite as a rule if all is
+            total = values.sum()  # a sum is cheap, and usually finite if all values are
         if np.isfinite(total) or np.isfinite(values).all():
             return
         if scipy.sparse.issparse(X):
@@ -87,12 +87,12 @@ class Source:
         else:
             bad = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
         raise SourceError(
-            f"{self.name}: row {row + bad + 1:,} holds NaN or infinity; fill it in or leave the row out"
+            f"{self.name}: row {row + bad + 1:,} contains NaN or infinity; fill it in or drop the row"
         )
 
 
 def _read_ahead(chunks: Generator[Chunk, None, None]) -> Iterator[Chunk]:
-    """The same chunks, each read while the one before is being used; what cannot be read is raised in its turn."""
+    """Read each chunk while the previous one is being used; a reading error is raised at the chunk it belongs to."""
     with closing(chunks), ThreadPoolExecutor(1, "read-ahead") as reader:
         coming = reader.submit(next, chunks, None)
         while (chunk := coming.result()) is not None:
@@ -101,7 +101,7 @@ def _read_ahead(chunks: Generator[Chunk, None, None]) -> Iterator[Chunk]:
 
 
 def _as_arrays(X: Any, y: ArrayLike) -> Chunk:
-    """A chunk as learners take it."""
+    """Convert a chunk to the types that learners accept."""
     if scipy.sparse.issparse(X):
         X = X.tocsr()
     else:
@@ -115,7 +115,7 @@ def _as_arrays(X: Any, y: ArrayLike) -> Chunk:
 
 
 def _missing(y: np.ndarray) -> np.ndarray:
-    """Which labels are not there."""
+    """Which labels are missing."""
     if y.dtype.kind == "f":
         return np.isnan(y)
     if y.dtype.kind != "O":
@@ -133,20 +133,20 @@ def read_csv(
     rows: int = 10_000,
     **options: Any,
 ) -> Source:
-    """Chunks of a CSV file: plain, or compressed as .gz, .bz2, .xz or .zst (which needs pyarrow).
+    """Read chunks from a CSV file, plain or compressed as .gz, .bz2, .xz or .zst (which needs pyarrow).
 
     Parameters
     ----------
     path : str or Path
         The file.
     target : str
-        Column of the labels.
+        Column with the labels.
     columns : list of str, optional
-        Columns of the features, numbers; by default all but the target.
+        Columns with the features, which must be numeric; by default all except the target.
     rows : int, default=10,000
-        Rows of a chunk.
+        Number of rows in a chunk.
     **options
-        For `pandas.read_csv`.
+        Other options of `pandas.read_csv`.
     """
     import pandas as pd
 
@@ -172,18 +172,18 @@ def read_csv(
 def read_parquet(
     path: str | Path, target: str, *, columns: list[str] | None = None, rows: int = 65_536
 ) -> Source:
-    """Chunks of a Parquet file (needs pyarrow), reading only the columns that are used.
+    """Read chunks from a Parquet file (needs pyarrow), and only the columns that are used.
 
     Parameters
     ----------
     path : str or Path
         The file.
     target : str
-        Column of the labels.
+        Column with the labels.
     columns : list of str, optional
-        Columns of the features, numbers; by default all but the target.
+        Columns with the features, which must be numeric; by default all except the target.
     rows : int, default=65,536
-        Most rows of a chunk.
+        Maximum number of rows in a chunk.
     """
     check_integer("rows", rows)
 
@@ -201,16 +201,16 @@ def read_parquet(
 
 
 def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Source:
-    """Chunks of a LIBSVM text file, plain or .gz, as CSR matrices of a given width (indices from 1).
+    """Read chunks from a LIBSVM text file, plain or .gz, as CSR matrices of a given width (indices start at 1).
 
     Parameters
     ----------
     path : str or Path
         The file.
     n_features : int
-        Number of features: a stream cannot know the greatest index beforehand.
+        Number of features, as the largest index in a stream is not known beforehand.
     rows : int, default=10,000
-        Rows of a chunk.
+        Number of rows in a chunk.
     """
     from sklearn.datasets import load_svmlight_file
 
@@ -229,17 +229,17 @@ def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Sou
 
 
 def read_npz(path: str | Path, *, rows: int = 10_000) -> Source:
-    """Chunks of an npz file, compressed or not, that holds ``y`` and ``X``, or ``y`` and the parts of a CSR matrix.
+    """Read chunks from an npz file, compressed or not, with ``y`` and either ``X`` or the parts of a CSR matrix.
 
-    The parts are called ``data``, ``indices``, ``indptr`` and ``shape``, as `scipy.sparse.save_npz` calls them. Arrays
-    are read a piece at a time, never whole, and Python objects in the file are not loaded.
+    The parts are named ``data``, ``indices``, ``indptr`` and ``shape``, as by `scipy.sparse.save_npz`. Arrays are read
+    piece by piece, never as a whole, and Python objects in the file are not loaded.
 
     Parameters
     ----------
     path : str or Path
         The file.
     rows : int, default=10,000
-        Rows of a chunk.
+        Number of rows in a chunk.
     """
     check_integer("rows", rows)
 
@@ -254,7 +254,7 @@ def read_npz(path: str | Path, *, rows: int = 10_000) -> Source:
             parts = ("y", "X") if "X" in names else ("y", "data", "indices", "indptr", "shape")
             missing = [name for name in parts if name not in names]
             if missing:
-                raise KeyError(f"there is no array {missing[0]!r} in it, only {sorted(names)}")
+                raise KeyError(f"the array {missing[0]!r} is missing; the file has {sorted(names)}")
             opened = {
                 name: _Array(name, stack.enter_context(file.open(f"{name}.npy"))) for name in parts
             }
@@ -264,7 +264,7 @@ def read_npz(path: str | Path, *, rows: int = 10_000) -> Source:
 
 
 class _Array:
-    """An array in a file of numpy's format, read a piece at a time."""
+    """An array in a file of numpy's format, read piece by piece."""
 
     def __init__(self, name: str, file: IO[bytes]):
         self.name, self.file = name, file
@@ -272,12 +272,12 @@ class _Array:
         headers = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
         self.shape, columns_first, self.dtype = headers[form.read_magic(file)](file)
         if self.dtype.hasobject:
-            raise TypeError(f"{name!r} holds Python objects, which are not loaded: save numbers")
+            raise TypeError(f"{name!r} contains Python objects, which are not loaded: save numbers")
         if columns_first and len(self.shape) > 1:
             raise ValueError(f"{name!r} is in Fortran order: save numpy.ascontiguousarray of it")
 
     def take(self, count: int) -> np.ndarray:
-        """The next so many entries along the first axis."""
+        """Read the next `count` entries along the first axis."""
         inner = self.shape[1:]
         size = count * math.prod(inner) * self.dtype.itemsize
         content = self.file.read(size)
@@ -301,7 +301,9 @@ def _dense_rows(parts: dict[str, _Array], rows: int) -> Iterator[Chunk]:
 def _csr_rows(parts: dict[str, _Array], rows: int) -> Iterator[Chunk]:
     n, width = (int(extent) for extent in parts["shape"].take(2))
     if parts["y"].shape != (n,) or parts["indptr"].shape != (n + 1,):
-        raise ValueError(f"the matrix has {n} rows and y shape {parts['y'].shape}")
+        raise ValueError(
+            f"the matrix has {n} rows and y has shape {parts['y'].shape}: save one label per row"
+        )
     begin = parts["indptr"].take(1)
     for size in _sizes(n, rows):
         ends = parts["indptr"].take(size)
@@ -317,7 +319,7 @@ def _csr_rows(parts: dict[str, _Array], rows: int) -> Iterator[Chunk]:
 
 
 def chunks_of(X: Any, y: ArrayLike, *, rows: int = 10_000) -> Source:
-    """Chunks of a matrix in memory, or of a memory map.
+    """Divide a matrix in memory, or a memory map, into chunks.
 
     Parameters
     ----------
@@ -326,7 +328,7 @@ def chunks_of(X: Any, y: ArrayLike, *, rows: int = 10_000) -> Source:
     y : array-like of shape (n_samples,)
         Labels.
     rows : int, default=10,000
-        Rows of a chunk.
+        Number of rows in a chunk.
     """
     check_integer("rows", rows)
     X = X.tocsr() if scipy.sparse.issparse(X) else np.asarray(X)
@@ -344,14 +346,15 @@ def chunks_of(X: Any, y: ArrayLike, *, rows: int = 10_000) -> Source:
 def from_iterable(
     iterable: Iterable[Chunk] | Callable[[], Iterable[Chunk]], name: str = "the iterable"
 ) -> Source:
-    """Chunks (X, y) of anything that gives them; of a function that begins anew, if the source is to be read again.
+    """Make a source from any iterable of chunks (X, y), or from a function that returns one.
 
     Parameters
     ----------
     iterable : iterable of (X, y), or callable
-        Chunks.
+        Chunks, or a function that returns a new iterable of chunks. If the source is to be read more than once, give a
+        list or a function, not a generator.
     name : str
-        What it is called in messages.
+        Name of the source in messages.
     """
     return Source(name, lambda: iter(iterable() if callable(iterable) else iterable))
 
@@ -359,16 +362,16 @@ def from_iterable(
 def from_dicts(
     iterable: Iterable[tuple[dict, Any]], *, n_features: int = 2**18, rows: int = 1000
 ) -> Source:
-    """Chunks of pairs (dictionary of features, label), as River has them, hashed to a given width.
+    """Make a source from pairs (dictionary of features, label), as in River, hashed to a given width.
 
     Parameters
     ----------
     iterable : iterable of (dict, label), or callable
-        Points.
+        Points, or a function that returns a new iterable of points.
     n_features : int, default=2**18
         Width of the hashed rows.
     rows : int, default=1000
-        Rows of a chunk.
+        Number of rows in a chunk.
     """
     from sklearn.feature_extraction import FeatureHasher
 
@@ -384,14 +387,14 @@ def from_dicts(
 
 
 def _unpacked(path: str | Path) -> Any:
-    """A zst file, unpacked as it is read; unlike other readers, pyarrow's notices one that is cut short."""
+    """Open a zst file that is unpacked as it is read. Unlike other readers, pyarrow detects a truncated file."""
     import pyarrow as pa
 
     return pa.input_stream(str(path), compression="zstd")
 
 
 def _feature_names(schema: Any, target: str, columns: list[str] | None) -> list[str]:
-    """Columns of a Parquet file that are features: numbers, and no index that pandas stored with them."""
+    """Feature columns of a Parquet file. They must be numeric, and exclude an index that pandas stored."""
     import pyarrow.types as kinds
 
     index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -404,7 +407,7 @@ def _feature_names(schema: Any, target: str, columns: list[str] | None) -> list[
     numeric = (kinds.is_boolean, kinds.is_integer, kinds.is_floating, kinds.is_decimal)
     for name in names:
         if not any(is_kind(schema.field(name).type) for is_kind in numeric):
-            raise TypeError(f"column {name!r} does not hold numbers; name others with columns=")
+            raise TypeError(f"column {name!r} is not numeric; choose other columns with columns=")
     return names
 
 
@@ -417,5 +420,5 @@ def _from_frame(frame: Any, target: str, columns: list[str] | None) -> Chunk:
     features = frame.drop(columns=target) if columns is None else frame[columns]
     text = [name for name, kind in features.dtypes.items() if kind.kind not in "biuf"]
     if text:
-        raise TypeError(f"column {text[0]!r} does not hold numbers; name others with columns=")
+        raise TypeError(f"column {text[0]!r} is not numeric; choose other columns with columns=")
     return np.ascontiguousarray(features.to_numpy(dtype=np.float64)), frame[target].to_numpy()
