@@ -68,15 +68,6 @@ def test_counts_add_and_weights_average(learner):
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
-def test_one_learner_stays_what_it_is(learner):
-    X, y = make_points(n=300)
-    only = stream(learner, X, y)
-    np.testing.assert_array_equal(merge([only]).coef_, only.coef_)
-    further = merge([only]).partial_fit(X, y)
-    np.testing.assert_array_equal(further.coef_, only.partial_fit(X, y).coef_)
-
-
-@pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_what_all_started_from_counts_once(learner):
     X, y = make_points(n=600)
     base = stream(learner, X[:200], y[:200])

@@ -156,6 +156,7 @@ def test_float32_rows_teach_what_they_do_in_float64(learners, data):
     way, short = data.draw(ways), data.draw(containers)(X.astype(np.float32))
     first, second = (take(clone(learner), rows, y, way) for rows in (short, short.astype(float)))
     assert_same(first, second)
+    assert first.coef_.dtype == np.float64
     np.testing.assert_array_equal(first.predict(short), second.predict(short.astype(float)))
 
 

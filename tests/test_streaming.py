@@ -199,22 +199,6 @@ def test_iterables_and_dictionaries():
     assert learner.t_ == 100
 
 
-@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
-def test_a_shuffle_buffer(container):
-    X, y = make_points(n=2000)
-    order = np.argsort(y, kind="stable")
-    source = chunks_of(container(X[order]), y[order], rows=100)
-    for buffer in (50, 700, 2000, 5000):
-        mixed = shuffled(source, buffer, seed=1)
-        found, labels, sizes = gathered(mixed)
-        assert sum(sizes) == 2000
-        assert sorted(map(tuple, found)) == sorted(map(tuple, X))
-        again, _, _ = gathered(mixed)
-        np.testing.assert_array_equal(again, found)
-        if buffer >= 2000:
-            assert abs(labels[:500].mean() - y.mean()) < 0.1
-
-
 def test_a_shuffle_buffer_leaves_its_source_alone():
     X, y = make_points(n=600)
     before = X.copy()
@@ -389,21 +373,6 @@ def test_a_bad_chunk_costs_nothing_learned(change, message, tmp_path):
     assert caught.value.progress.rows == 600
 
 
-def test_a_nan_after_a_million_rows():
-    X, y = make_points(n=10_000, d=2)
-    bad = X.copy()
-    bad[4, 1] = np.nan
-
-    def chunks():
-        for _ in range(100):
-            yield X, y
-        yield bad, y
-
-    with pytest.raises(StreamError, match=r"the iterable: row 1,000,005 holds NaN") as caught:
-        fit_stream(NEMSISClassifier("q", eta0=0.3), from_iterable(chunks), classes=[False, True])
-    assert caught.value.progress.learner.t_ == 1_000_000
-
-
 def test_broken_files(tmp_path):
     X, y = make_points(n=20_000)
     path = tmp_path / "rows.csv.gz"
@@ -423,16 +392,6 @@ def test_broken_files(tmp_path):
         fit_stream(learner, read_csv(text, "lable"), classes=["no", "yes"])
     with pytest.raises(StreamError, match=r"nowhere\.csv: cannot be read after row 0"):
         fit_stream(learner, read_csv(tmp_path / "nowhere.csv", "label"), classes=["no", "yes"])
-
-
-def test_a_broken_parquet_footer(tmp_path):
-    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
-    X, y = make_points(n=500)
-    path = tmp_path / "rows.parquet"
-    frame_of(X, y).to_parquet(path)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(StreamError, match=r"rows\.parquet: cannot be read after row 0"):
-        fit_stream(NEMSISClassifier(), read_parquet(path, "label"), classes=["no", "yes"])
 
 
 def test_a_disk_that_takes_no_more(tmp_path):

@@ -11,7 +11,6 @@ import scipy.sparse
 from scipy.optimize import minimize as scipy_minimize
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 from quapy_nemsis import (
@@ -156,14 +155,6 @@ def test_the_most_violated_of_all_counts(loss, kind):
     for n in (30, 90, 200):
         scores, y = draw(rng, n, kind)
         expected, *_ = reference.most_violated_by_counts(scores, y, counted(loss))
-        check_violation(scores, y, loss, expected)
-
-
-def test_twelve_points():
-    rng = np.random.default_rng(2)
-    for loss in ("kld", "f1", "qrecall"):
-        scores, y = draw(rng, 12, "plain")
-        expected, _ = reference.most_violated_by_labellings(scores, y, loss)
         check_violation(scores, y, loss, expected)
 
 
@@ -374,24 +365,6 @@ def test_planes_that_do_not_matter_are_dropped(monkeypatch):
     assert abs(primal[0] - primal[1]) <= 1e-4
 
 
-def test_dense_and_sparse_and_labels():
-    X, y = make_points(n=300)
-    X[np.abs(X) < 0.5] = 0.0
-    plain = SVMPerfClassifier("qrecall", C=100.0).fit(X, y)
-    for rows, labels in (
-        (scipy.sparse.csr_matrix(X), y),
-        (X.astype(np.float32).astype(float), np.where(y, 1, -1)),
-        (X, np.where(y, "yes", "no")),
-    ):
-        other = SVMPerfClassifier("qrecall", C=100.0).fit(rows, labels)
-        np.testing.assert_allclose(other.coef_, plain.coef_, atol=1e-2)
-        assert set(other.predict(rows)) <= set(labels)
-    again = pickle.loads(pickle.dumps(plain))
-    np.testing.assert_array_equal(again.predict(X), plain.predict(X))
-    scores = [cross_val_score(plain, X, y, n_jobs=jobs, cv=3).tolist() for jobs in (1, 2)]
-    assert scores[0] == scores[1]
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -458,27 +431,6 @@ def test_one_pass_without_intercept():
     learner = one_pass("kld", average="all", fit_intercept=False).fit(X, y)
     np.testing.assert_allclose(learner.coef_[0], expected.coef, atol=1e-12)
     assert learner.intercept_[0] == 0.0
-
-
-@pytest.mark.parametrize("loss", ["kld", "qrecall"])
-@pytest.mark.parametrize("eta0", [0.5, "auto"])
-@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
-def test_one_pass_in_chunks(loss, eta0, container):
-    X, y = make_points(n=6000, d=4)
-    X = container(X)
-    whole = one_pass(loss, eta0=eta0, buffer_size=50).partial_fit(X, y)
-    for size in (7, 50, 1234):
-        pieces = one_pass(loss, eta0=eta0, buffer_size=50)
-        for start in range(0, 6000 if size > 7 else 1400, size):
-            chunk = slice(start, start + size)
-            pieces.partial_fit(X[chunk], y[chunk], classes=[False, True])
-        if size > 7:
-            np.testing.assert_array_equal(pieces.coef_, whole.coef_)
-            assert pieces.t_ == whole.t_ == 6000
-            assert pieces.tuning_ == whole.tuning_
-        else:
-            short = one_pass(loss, eta0=eta0, buffer_size=50).partial_fit(X[:1400], y[:1400])
-            np.testing.assert_array_equal(pieces.coef_, short.coef_)
 
 
 @pytest.mark.parametrize("loss", ["kld", "qrecall", "f1", "q"], ids=str)

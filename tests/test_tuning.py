@@ -326,14 +326,6 @@ def test_features_on_different_scales_are_pointed_out(container, call):
             getattr(NEMSISClassifier(random_state=0), call)(np.column_stack([X, column]), y)
 
 
-def test_posterior_of_string_labels():
-    X, y = make_points(n=2000)
-    names = np.where(y, "spam", "ham")
-    learner = NEMSISClassifier("q", random_state=0).fit(X, names)
-    assert list(learner.classes_) == ["ham", "spam"]
-    assert learner.predict_proba(X)[y, 1].mean() > learner.predict_proba(X)[~y, 1].mean() + 0.3
-
-
 @pytest.mark.parametrize("n", [20_000, 150_000])  # all rows are looked at, and 50,000 of a class
 def test_posteriors_outlive_the_change_from_fit_to_a_stream(n):
     X, y = make_points(n=n, d=3, share=0.2, noise=0.7)
