@@ -251,47 +251,6 @@ def test_what_is_refused():
         ours.prevalence(fitted, [dask.delayed(X[:0])])
 
 
-def slow_block(X, y, seconds):
-    time.sleep(seconds)
-    return X, y
-
-
-def test_workers_change_nothing_and_may_die(monkeypatch):
-    """A real cluster: one worker, two workers, and one of the two killed in the middle."""
-    X, y = make_points(n=40_000, d=20)
-    learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, n_passes=8, random_state=0)
-
-    def pairs():
-        return [
-            dask.delayed(slow_block)(X[a : a + 10_000], y[a : a + 10_000], 0.2)
-            for a in range(0, 40_000, 10_000)
-        ]
-
-    expected = ours.fit(learner, pairs())
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with (
-        distributed.LocalCluster(n_workers=2, **options) as cluster,
-        distributed.Client(cluster) as client,
-        dask.config.set(scheduler=client),
-    ):
-        np.testing.assert_array_equal(ours.fit(learner, pairs()).coef_, expected.coef_)
-        victims = list(client.run(os.getpid).values())
-
-        merged = []
-        real = NemsisState.merge
-
-        def merge_and_kill(*arguments):
-            merged.append(real(*arguments))
-            if len(merged) == 3:
-                os.kill(victims[0], signal.SIGKILL)
-            return merged[-1]
-
-        monkeypatch.setattr(NemsisState, "merge", merge_and_kill)
-        survived = ours.fit(learner, pairs())
-        np.testing.assert_array_equal(survived.coef_, expected.coef_)
-        assert victims[0] not in client.run(os.getpid).values()
-
-
 @pytest.fixture(scope="module")
 def cluster():
     """A real cluster of two processes with a thread each."""
@@ -365,3 +324,36 @@ def test_clusters_that_cannot_be_used(tmp_path):
         threads.sync(threads._correct_state)
         with pytest.raises(SystemExit, match="has no workers"):
             main([*arguments, threads.scheduler_address])
+
+
+def slow_block(X, y, seconds):
+    time.sleep(seconds)
+    return X, y
+
+
+def test_workers_change_nothing_and_may_die(cluster, monkeypatch):
+    """The last test of the cluster: one of its two workers is killed in the middle."""
+    X, y = make_points(n=8000, d=20)
+    learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, n_passes=8, random_state=0)
+
+    def pairs():
+        cuts = [slice(a, a + 2000) for a in range(0, 8000, 2000)]
+        return [dask.delayed(slow_block)(X[cut], y[cut], 0.2) for cut in cuts]
+
+    expected = ours.fit(learner, pairs())
+    with dask.config.set(scheduler=cluster):
+        np.testing.assert_array_equal(ours.fit(learner, pairs()).coef_, expected.coef_)
+        victim = next(iter(cluster.run(os.getpid).values()))
+        merged, real = [], NemsisState.merge
+
+        def merge_and_kill(states, base):
+            merged.append(real(states, base))
+            if len(merged) == 3:
+                os.kill(victim, signal.SIGKILL)
+            return merged[-1]
+
+        monkeypatch.setattr(NemsisState, "merge", staticmethod(merge_and_kill))
+        survived = ours.fit(learner, pairs())
+        np.testing.assert_array_equal(survived.coef_, expected.coef_)
+        assert len(merged) > 3
+        assert victim not in cluster.run(os.getpid).values()

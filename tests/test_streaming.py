@@ -506,7 +506,7 @@ def run_stream(folder, name, kills, seed):
 def test_a_killed_stream_ends_the_same(times, tmp_path):
     whole, _ = run_stream(tmp_path, "whole", kills=0, seed=0)
     for k in range(times):
-        killed, kills = run_stream(tmp_path, f"killed{k}", kills=2 - k % 2, seed=k)
+        killed, kills = run_stream(tmp_path, f"killed{k}", kills=1 + k % 3, seed=k)
         assert kills >= 1
         np.testing.assert_array_equal(killed, whole)
 
