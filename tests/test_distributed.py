@@ -20,6 +20,8 @@ from tests.conftest import make_points
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
 distributed = pytest.importorskip("distributed")
 
 from quapy_nemsis import distributed as ours  # noqa: E402  needs Dask
@@ -69,8 +71,6 @@ def test_partitions_together_do_as_well(learner):
 
 
 def test_every_kind_of_collection():
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=900)
     learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, random_state=0)
     expected = ours.fit(learner, *arrays(X, y, 300))
@@ -101,8 +101,6 @@ GIVEN = NEMSISClassifier("q", eta0=0.3, radius=np.inf, random_state=0)
 
 
 def test_empty_partitions_change_nothing():
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=900)
     kept = (np.arange(900) < 200) | (np.arange(900) >= 700)  # the middle one of three has no rows
     expected = ours.fit(GIVEN, [(X[:200], y[:200]), (X[700:], y[700:])])
@@ -142,7 +140,6 @@ def test_sparse_blocks_that_are_not_canonical():
 
 
 def test_partitions_that_do_not_go_together():
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=300)
     frame, y = pd.DataFrame(X, columns=list("abcdef")), y.astype(int)
     with pytest.raises(ValueError, match="partitions 0 and 2 have different types of labels"):
@@ -157,8 +154,6 @@ def test_partitions_that_do_not_go_together():
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_names_of_columns(partitions):
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=300)
     frame, labels = pd.DataFrame(X, columns=list("abcdef")), pd.Series(y)
     rows = dd.from_pandas(frame, npartitions=partitions, sort=False)
@@ -181,7 +176,6 @@ def test_names_of_columns(partitions):
 
 
 def test_what_is_not_a_collection_of_dask():
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=100)
     rows, labels = arrays(X, y, 50)
     fitted = clone(GIVEN).fit(X, y)
@@ -230,8 +224,6 @@ def test_what_is_refused():
     learner = NEMSISClassifier("q", eta0=0.3, random_state=0)
     with pytest.raises(TypeError, match="got CANClassifier"):
         ours.fit(CANClassifier(), *arrays(X, y, 100))
-    with pytest.raises(TypeError, match="sequence of delayed pairs"):
-        ours.fit(learner, da.from_array(X))
     with pytest.raises(ValueError, match="X has 4 partitions and y has 2"):
         ours.fit(learner, da.from_array(X, chunks=(100, 6)), da.from_array(y, chunks=200))
     bad = X.copy()
@@ -240,9 +232,8 @@ def test_what_is_refused():
         ours.fit(learner, *arrays(bad, y, 100))
     with pytest.raises(ValueError, match="one class"):
         ours.fit(learner, *arrays(X, np.ones(400), 100))
-    pairs = [dask.delayed((X, y)), dask.delayed((X[:, :3], y))]
     with pytest.raises(ValueError, match="different numbers of features"):
-        ours.fit(learner, pairs)
+        ours.fit(learner, [(X, y), (X[:, :3], y)])
     steep = NEMSISClassifier("ba", eta0=1e308, radius=np.inf)
     with pytest.raises(ValueError, match=r"infinite or NaN in partition \d"):
         ours.fit(steep, *arrays(X, y, 100))

@@ -355,19 +355,6 @@ def test_a_stream_may_begin_with_one_class(loss):
     assert fit_stream(learner, source, classes=CLASSES, window=10).rows == 200
 
 
-@pytest.mark.parametrize(
-    "kinds", [(np.asarray, csr_array), (csr_array, np.asarray)], ids=["dense", "csr"]
-)
-def test_minibatches_may_be_dense_or_csr(kinds):
-    """Rows that wait for a full buffer and rows that come to fill it may be dense and CSR."""
-    X, y = POINTS.rows()
-    whole = OnePassMiniBatchClassifier(eta0=1.0, buffer_size=30)
-    mixed = clone(whole)
-    for kind, chunk in zip(kinds, (slice(100), slice(100, 200)), strict=True):
-        take(mixed, kind(X[chunk]), y[chunk])
-    assert_same(take(whole, X, y), mixed, 1e-10)
-
-
 def test_merged_levels_have_no_order():
     """The levels of merged learners do not depend on which of them comes first."""
     X, y = POINTS.rows()
