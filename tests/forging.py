@@ -96,8 +96,8 @@ ODD += [{"measure": "cqb"}, {"loss": "x"}, {"measure": 3}, {"array": 0}, 10**400
 def array_forgeries(arrays):
     """Every array changed in every way; groups of arrays left out; one that nobody knows."""
     for name, how in itertools.product(arrays, WRONG):
-        if re.match(r"state\.[1-6]\.", name):
-            continue  # candidates like state.0 and state.7
+        if re.match(r"state\.[1-7]\.", name):
+            continue  # candidates like state.0
         try:
             found = WRONG[how](arrays[name])
         except (IndexError, KeyError, ValueError, TypeError, OverflowError):
@@ -187,7 +187,7 @@ def try_all(folder):
     for number, (name, header, arrays) in enumerate(cases(path)):
         print(name, flush=True)
         try:
-            learner = (restored if number % 10 else forged)(
+            learner = (restored if number % 40 else forged)(
                 path, header, {key: array.copy() for key, array in arrays.items()}
             )
         except ValueError as error:

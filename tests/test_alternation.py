@@ -96,33 +96,6 @@ def test_a_level_phase_without_one_class_keeps_the_level():
     np.testing.assert_allclose(learner.levels_, slow_scan(X, y, learner).levels)
 
 
-@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
-def test_chunking_changes_nothing(container):
-    X, y = make_points(n=1000)
-    X = container(X)
-    whole = SCANClassifier(first_epoch=30).partial_fit(X, y)
-    for size in (1, 7, 30, 333):
-        pieces = SCANClassifier(first_epoch=30)
-        for start in range(0, 1000, size):
-            chunk = slice(start, start + size)
-            pieces.partial_fit(X[chunk], y[chunk], classes=[False, True])
-        np.testing.assert_array_equal(pieces.coef_, whole.coef_)
-        np.testing.assert_array_equal(pieces.levels_, whole.levels_)
-        assert pieces.t_ == 1000
-
-
-def test_a_bad_chunk_loses_nothing():
-    X, y = make_points(n=300)
-    learner = SCANClassifier(first_epoch=30).partial_fit(X[:200], y[:200])
-    twin = SCANClassifier(first_epoch=30).partial_fit(X, y)
-    for factor, message in ((np.nan, "contains NaN"), (1e200, "scale the features")):
-        with pytest.raises(ValueError, match=message):
-            learner.partial_fit(X * factor, y)
-    learner.partial_fit(X[200:], y[200:])
-    np.testing.assert_array_equal(learner.coef_, twin.coef_)
-    np.testing.assert_array_equal(learner.levels_, twin.levels_)
-
-
 def test_history_counts_all_points():
     X, y = make_points(n=1000)
     learner = SCANClassifier(record_every=250, n_passes=1, random_state=0).fit(X, y)
@@ -255,21 +228,6 @@ X, Y = make_points(n=60, d=3)
 def test_refusals(learner, error, message):
     with pytest.raises(error, match=message):
         learner.fit(X, Y)
-
-
-@pytest.mark.parametrize(
-    ("rows", "labels", "message"),
-    [
-        (X * np.nan, Y, "contains NaN"),
-        (X, np.zeros(60), "needs two classes"),
-        (X, np.arange(60) % 3, "Only binary"),
-        (X[:0], Y[:0], "0 sample"),
-    ],
-)
-@pytest.mark.parametrize("learner", [SCANClassifier(), CANClassifier()], ids=str)
-def test_bad_data(learner, rows, labels, message):
-    with pytest.raises(ValueError, match=message):
-        learner.fit(rows, labels)
 
 
 def test_online_learners_are_near_the_batch_optimum():

@@ -20,6 +20,8 @@ from tests.conftest import make_points
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
 distributed = pytest.importorskip("distributed")
 
 from quapy_nemsis import distributed as ours  # noqa: E402  needs Dask
@@ -69,8 +71,6 @@ def test_partitions_together_do_as_well(learner):
 
 
 def test_every_kind_of_collection():
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=900)
     learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, random_state=0)
     expected = ours.fit(learner, *arrays(X, y, 300))
@@ -101,8 +101,6 @@ GIVEN = NEMSISClassifier("q", eta0=0.3, radius=np.inf, random_state=0)
 
 
 def test_empty_partitions_change_nothing():
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=900)
     kept = (np.arange(900) < 200) | (np.arange(900) >= 700)  # the middle one of three has no rows
     expected = ours.fit(GIVEN, [(X[:200], y[:200]), (X[700:], y[700:])])
@@ -142,7 +140,6 @@ def test_sparse_blocks_that_are_not_canonical():
 
 
 def test_partitions_that_do_not_go_together():
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=300)
     frame, y = pd.DataFrame(X, columns=list("abcdef")), y.astype(int)
     with pytest.raises(ValueError, match="partitions 0 and 2 have different types of labels"):
@@ -157,8 +154,6 @@ def test_partitions_that_do_not_go_together():
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_names_of_columns(partitions):
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=300)
     frame, labels = pd.DataFrame(X, columns=list("abcdef")), pd.Series(y)
     rows = dd.from_pandas(frame, npartitions=partitions, sort=False)
@@ -181,7 +176,6 @@ def test_names_of_columns(partitions):
 
 
 def test_what_is_not_a_collection_of_dask():
-    pd = pytest.importorskip("pandas")
     X, y = make_points(n=100)
     rows, labels = arrays(X, y, 50)
     fitted = clone(GIVEN).fit(X, y)
@@ -230,8 +224,6 @@ def test_what_is_refused():
     learner = NEMSISClassifier("q", eta0=0.3, random_state=0)
     with pytest.raises(TypeError, match="got CANClassifier"):
         ours.fit(CANClassifier(), *arrays(X, y, 100))
-    with pytest.raises(TypeError, match="sequence of delayed pairs"):
-        ours.fit(learner, da.from_array(X))
     with pytest.raises(ValueError, match="X has 4 partitions and y has 2"):
         ours.fit(learner, da.from_array(X, chunks=(100, 6)), da.from_array(y, chunks=200))
     bad = X.copy()
@@ -240,56 +232,14 @@ def test_what_is_refused():
         ours.fit(learner, *arrays(bad, y, 100))
     with pytest.raises(ValueError, match="one class"):
         ours.fit(learner, *arrays(X, np.ones(400), 100))
-    pairs = [dask.delayed((X, y)), dask.delayed((X[:, :3], y))]
     with pytest.raises(ValueError, match="different numbers of features"):
-        ours.fit(learner, pairs)
+        ours.fit(learner, [(X, y), (X[:, :3], y)])
     steep = NEMSISClassifier("ba", eta0=1e308, radius=np.inf)
     with pytest.raises(ValueError, match=r"infinite or NaN in partition \d"):
         ours.fit(steep, *arrays(X, y, 100))
     fitted = ours.fit(learner, *arrays(X, y, 100))
     with pytest.raises(ValueError, match="no rows to count"):
         ours.prevalence(fitted, [dask.delayed(X[:0])])
-
-
-def slow_block(X, y, seconds):
-    time.sleep(seconds)
-    return X, y
-
-
-def test_workers_change_nothing_and_may_die(monkeypatch):
-    """A real cluster: one worker, two workers, and one of the two killed in the middle."""
-    X, y = make_points(n=40_000, d=20)
-    learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, n_passes=8, random_state=0)
-
-    def pairs():
-        return [
-            dask.delayed(slow_block)(X[a : a + 10_000], y[a : a + 10_000], 0.2)
-            for a in range(0, 40_000, 10_000)
-        ]
-
-    expected = ours.fit(learner, pairs())
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with (
-        distributed.LocalCluster(n_workers=2, **options) as cluster,
-        distributed.Client(cluster) as client,
-        dask.config.set(scheduler=client),
-    ):
-        np.testing.assert_array_equal(ours.fit(learner, pairs()).coef_, expected.coef_)
-        victims = list(client.run(os.getpid).values())
-
-        merged = []
-        real = NemsisState.merge
-
-        def merge_and_kill(*arguments):
-            merged.append(real(*arguments))
-            if len(merged) == 3:
-                os.kill(victims[0], signal.SIGKILL)
-            return merged[-1]
-
-        monkeypatch.setattr(NemsisState, "merge", staticmethod(merge_and_kill))
-        survived = ours.fit(learner, pairs())
-        np.testing.assert_array_equal(survived.coef_, expected.coef_)
-        assert victims[0] not in client.run(os.getpid).values()
 
 
 @pytest.fixture(scope="module")
@@ -365,3 +315,36 @@ def test_clusters_that_cannot_be_used(tmp_path):
         threads.sync(threads._correct_state)
         with pytest.raises(SystemExit, match="has no workers"):
             main([*arguments, threads.scheduler_address])
+
+
+def slow_block(X, y, seconds):
+    time.sleep(seconds)
+    return X, y
+
+
+def test_workers_change_nothing_and_may_die(cluster, monkeypatch):
+    """The last test of the cluster: one of its two workers is killed in the middle."""
+    X, y = make_points(n=8000, d=20)
+    learner = NEMSISClassifier("q", eta0=0.3, radius=np.inf, n_passes=8, random_state=0)
+
+    def pairs():
+        cuts = [slice(a, a + 2000) for a in range(0, 8000, 2000)]
+        return [dask.delayed(slow_block)(X[cut], y[cut], 0.2) for cut in cuts]
+
+    expected = ours.fit(learner, pairs())
+    with dask.config.set(scheduler=cluster):
+        np.testing.assert_array_equal(ours.fit(learner, pairs()).coef_, expected.coef_)
+        victim = next(iter(cluster.run(os.getpid).values()))
+        merged, real = [], NemsisState.merge
+
+        def merge_and_kill(states, base):
+            merged.append(real(states, base))
+            if len(merged) == 3:
+                os.kill(victim, signal.SIGKILL)
+            return merged[-1]
+
+        monkeypatch.setattr(NemsisState, "merge", staticmethod(merge_and_kill))
+        survived = ours.fit(learner, pairs())
+        np.testing.assert_array_equal(survived.coef_, expected.coef_)
+        assert len(merged) > 3
+        assert victim not in cluster.run(os.getpid).values()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import accuracy, baselines, curves, defaults
-from experiments.bench import cost
+from experiments.bench import cost, processes, scale
 from experiments.bench.__main__ import main as bench
 from experiments.bench.passes import WIDTHS
 from experiments.bench.processes import can_measure_memory, stream_memory
@@ -18,10 +18,16 @@ from quapy_nemsis import BA, NegKLD, NEMSISClassifier, SVMPerfClassifier, get_me
 from tests.conftest import make_points
 
 
-def test_bench(tmp_path, capsys):
+def test_bench(tmp_path, capsys, monkeypatch):
     pytest.importorskip("distributed", reason="the extra dask is not installed")
-    sizes = ["--rows", "2000", "--repeats", "1", "--stream-rows", "5000", "--gigabytes", "0.05"]
-    bench([*sizes, "--out", str(tmp_path)])
+    X, y = make_points(n=1500)
+    np.savez(tmp_path / "toy.npz", X=X, y=y)
+    sizes = ["--rows", "1000", "--repeats", "1", "--stream-rows", "5000", "--gigabytes", "0.02"]
+    # Workers are threads of this process, and nothing is compiled anew: other tests have clusters and empty caches.
+    monkeypatch.setattr(scale, "WORKERS", {**scale.WORKERS, "processes": False})
+    real = processes.run_python
+    monkeypatch.setattr(processes, "run_python", lambda code, **environment: real(code))
+    bench([*sizes, "--set", str(tmp_path / "toy.npz"), "--out", str(tmp_path)])
     printed = capsys.readouterr().out
     found = json.loads((tmp_path / "bench.json").read_text())["tables"]
     assert all(table["title"] in printed for table in found)
@@ -77,7 +83,7 @@ def test_cost_on_many_machines():
 @pytest.mark.skipif(not can_measure_memory(), reason="needs Linux")
 def test_memory_does_not_grow_with_the_stream(tmp_path):
     peaks = []
-    for gigabytes in (0.1, 0.5):
+    for gigabytes in (0.05, 0.25):
         _, imported, peak, rows = stream_memory(gigabytes, tmp_path)
         assert rows * 50 * 8 > 0.97 * gigabytes * 2**30
         assert peak - imported < 120

@@ -98,17 +98,6 @@ def test_reward_bound(bound):
     assert min(learner.state_.rates()[:2]) >= -bound
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
-def test_float32_data(measure, container):
-    X, y = make_points(n=400, seed=4)
-    learner = NEMSISClassifier(measure)
-    expected = slow(X, y, learner)
-    learner.partial_fit(container(X.astype(np.float32)), y)
-    np.testing.assert_allclose(learner.coef_[0], expected.coef, atol=1e-5)
-    assert learner.coef_.dtype == np.float64
-
-
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_passes_shuffles_and_index_types(index):
     """`fit` is the reference run over its passes' orders, drawn as the documentation says."""

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import scipy.sparse
 from scipy.optimize import minimize as scipy_minimize
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 from quapy_nemsis import (
@@ -156,14 +154,6 @@ def test_the_most_violated_of_all_counts(loss, kind):
     for n in (30, 90, 200):
         scores, y = draw(rng, n, kind)
         expected, *_ = reference.most_violated_by_counts(scores, y, counted(loss))
-        check_violation(scores, y, loss, expected)
-
-
-def test_twelve_points():
-    rng = np.random.default_rng(2)
-    for loss in ("kld", "f1", "qrecall"):
-        scores, y = draw(rng, 12, "plain")
-        expected, _ = reference.most_violated_by_labellings(scores, y, loss)
         check_violation(scores, y, loss, expected)
 
 
@@ -374,24 +364,6 @@ def test_planes_that_do_not_matter_are_dropped(monkeypatch):
     assert abs(primal[0] - primal[1]) <= 1e-4
 
 
-def test_dense_and_sparse_and_labels():
-    X, y = make_points(n=300)
-    X[np.abs(X) < 0.5] = 0.0
-    plain = SVMPerfClassifier("qrecall", C=100.0).fit(X, y)
-    for rows, labels in (
-        (scipy.sparse.csr_matrix(X), y),
-        (X.astype(np.float32).astype(float), np.where(y, 1, -1)),
-        (X, np.where(y, "yes", "no")),
-    ):
-        other = SVMPerfClassifier("qrecall", C=100.0).fit(rows, labels)
-        np.testing.assert_allclose(other.coef_, plain.coef_, atol=1e-2)
-        assert set(other.predict(rows)) <= set(labels)
-    again = pickle.loads(pickle.dumps(plain))
-    np.testing.assert_array_equal(again.predict(X), plain.predict(X))
-    scores = [cross_val_score(plain, X, y, n_jobs=jobs, cv=3).tolist() for jobs in (1, 2)]
-    assert scores[0] == scores[1]
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -409,15 +381,11 @@ def test_bad_parameters(parameters, message):
         SVMPerfClassifier(**parameters).fit(X, y)
 
 
-def test_bad_data_and_no_convergence():
+def test_no_convergence():
     X, y = make_points(n=200)
-    learner = SVMPerfClassifier("kld", C=1e4)
-    with pytest.raises(ValueError, match="one class"):
-        learner.fit(X, np.ones(200))
-    with pytest.raises(ValueError, match="contains NaN"):
-        learner.fit(X * np.nan, y)
+    learner = SVMPerfClassifier("kld", C=1e4, max_iter=3)
     with pytest.warns(ConvergenceWarning, match=r"gap is .* after max_iter=3 cutting planes"):
-        learner.set_params(max_iter=3).fit(X, y)
+        learner.fit(X, y)
     assert learner.n_iter_ == 3
     assert learner.gap_ > 1e-3
 
@@ -440,45 +408,20 @@ def one_pass(loss, **parameters):
 @pytest.mark.parametrize("average", ["last", "all", "suffix"])
 @pytest.mark.parametrize("radius", [np.inf, 0.4])
 @pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
-def test_one_pass_against_the_reference(loss, average, radius, container):
+@pytest.mark.parametrize("intercept", [True, False])
+def test_one_pass_against_the_reference(loss, average, radius, container, intercept):
     """Losses with one maximum only at zero weights, where all scores tie."""
     X, y = make_points(n=330, d=4, share=0.2, seed=5)
     X[np.abs(X) < 0.3] = 0.0
     y[:20] = False  # a buffer without positives
-    expected = reference.one_pass_mini_batch(X, y, counted(loss), 0.5, radius, 20, average)
-    learner = one_pass(loss, average=average, radius=radius).fit(container(X), y)
+    options = {"average": average, "radius": radius, "fit_intercept": intercept}
+    expected = reference.one_pass_mini_batch(
+        X, y, counted(loss), 0.5, radius, 20, average, intercept
+    )
+    learner = one_pass(loss, **options).fit(container(X), y)
     np.testing.assert_allclose(learner.coef_[0], expected.coef, atol=1e-10)
     assert learner.intercept_[0] == pytest.approx(expected.intercept, abs=1e-10)
     assert learner.t_ == 330
-
-
-def test_one_pass_without_intercept():
-    X, y = make_points(n=200, d=3, share=0.3)
-    expected = reference.one_pass_mini_batch(X, y, "kld", 0.5, np.inf, 20, "all", False)
-    learner = one_pass("kld", average="all", fit_intercept=False).fit(X, y)
-    np.testing.assert_allclose(learner.coef_[0], expected.coef, atol=1e-12)
-    assert learner.intercept_[0] == 0.0
-
-
-@pytest.mark.parametrize("loss", ["kld", "qrecall"])
-@pytest.mark.parametrize("eta0", [0.5, "auto"])
-@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
-def test_one_pass_in_chunks(loss, eta0, container):
-    X, y = make_points(n=6000, d=4)
-    X = container(X)
-    whole = one_pass(loss, eta0=eta0, buffer_size=50).partial_fit(X, y)
-    for size in (7, 50, 1234):
-        pieces = one_pass(loss, eta0=eta0, buffer_size=50)
-        for start in range(0, 6000 if size > 7 else 1400, size):
-            chunk = slice(start, start + size)
-            pieces.partial_fit(X[chunk], y[chunk], classes=[False, True])
-        if size > 7:
-            np.testing.assert_array_equal(pieces.coef_, whole.coef_)
-            assert pieces.t_ == whole.t_ == 6000
-            assert pieces.tuning_ == whole.tuning_
-        else:
-            short = one_pass(loss, eta0=eta0, buffer_size=50).partial_fit(X[:1400], y[:1400])
-            np.testing.assert_array_equal(pieces.coef_, short.coef_)
 
 
 @pytest.mark.parametrize("loss", ["kld", "qrecall", "f1", "q"], ids=str)
@@ -504,16 +447,8 @@ def test_one_pass_refuses():
     with pytest.raises(ValueError, match="unknown loss"):
         OnePassMiniBatchClassifier("nothing").fit(X, y)
     learner = one_pass("kld").partial_fit(X, y)
-    before = learner.coef_.copy()
-    with pytest.raises(ValueError, match="contains NaN"):
-        learner.partial_fit(X * np.nan, y)
     with pytest.raises(ValueError, match="average and buffer_size cannot change"):
         learner.set_params(buffer_size=10).partial_fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(ValueError, match="infinite or NaN"):
-            one_pass("01", eta0=1e308).fit(1e200 * X, y)
-    np.testing.assert_array_equal(learner.coef_, before)
     assert learner.set_params(buffer_size=20).partial_fit(X, y).t_ == 200
 
 

@@ -62,7 +62,7 @@ def test_the_structural_svm_on_small_features():
     assert not messages
 
 
-@pytest.mark.parametrize("C", [1.0, 100.0, 1e6])
+@pytest.mark.parametrize("C", [1.0, 1e6])
 def test_the_structural_svm_on_raw_data(C):
     learner, messages = fitted(SVMPerfClassifier(C=C), *CANCER)
     assert (learner.gap_ <= learner.tol) == (not messages)
@@ -93,7 +93,7 @@ def test_features_that_overflow_are_named(scale, learner):
     assert any("scale" in message and "StandardScaler" in message for message in messages)
 
 
-@pytest.mark.parametrize("learner", [CANClassifier(), SVMPerfClassifier()], ids=str)
+@pytest.mark.parametrize("learner", [CANClassifier(max_iter=5), SVMPerfClassifier(max_iter=5)])
 def test_batch_learners_warn_of_different_scales(learner):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
