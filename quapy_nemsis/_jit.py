@@ -351,16 +351,19 @@ class Kernel:
         self.compiled: dict[tuple, Any] = {}
 
     def __call__(self, rows: Rows, order: np.ndarray, *arguments: Any) -> Any:
-        if not _within(order, len(rows)):
+        n_rows = len(rows)
+        if not _within(order, n_rows):
             raise ValueError(
-                f"order must hold row indices, but there are {len(rows)} rows; got {order.min()} to {order.max()}"
+                f"order must hold row indices, but there are {n_rows} rows; got {order.min()} to {order.max()}"
             )
-        if any(len(arguments[k]) != len(rows) for k in self.labels):
-            raise ValueError(f"there must be one label for each of the {len(rows)} rows")
-        if any(arguments[k].shape[1] != rows.width for k in self.wide):
-            raise ValueError(
-                f"the rows have {rows.width} features; give weights with as many columns"
-            )
+        for k in self.labels:
+            if len(arguments[k]) != n_rows:
+                raise ValueError(f"there must be one label for each of the {n_rows} rows")
+        for k in self.wide:
+            if arguments[k].shape[1] != rows.width:
+                raise ValueError(
+                    f"the rows have {rows.width} features; give weights with as many columns"
+                )
         arrays = rows.arrays
         key = tuple((part.dtype.char, part.ndim) for part in arrays)
         if key not in self.compiled:

@@ -121,11 +121,13 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         if done:
             self._wait(rows, positive, order[:done])
             if len(self.labels) == size and self.waiting is not None:
-                self._step(self.waiting, self.labels, np.arange(size))
+                if not self._step(self.waiting, self.labels, np.arange(size)):
+                    return False
                 self.waiting, self.labels = None, self.labels[:0]
         while len(order) - done >= size:
             batch = order[done : done + size]
-            self._step(rows, positive[batch], batch)
+            if not self._step(rows, positive[batch], batch):
+                return False
             done += size
         if done < len(order):
             self._wait(rows, positive, order[done:])
@@ -137,35 +139,37 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         self.waiting = new if self.waiting is None else join_rows(self.waiting, new)
         self.labels = np.concatenate([self.labels, positive[order]])
 
-    def _step(self, rows: Rows, labels: np.ndarray, order: np.ndarray) -> None:
-        """Take one step on a full buffer."""
-        n, settings = self.numbers, self.settings
+    def _step(self, rows: Rows, labels: np.ndarray, order: np.ndarray) -> bool:
+        """Take one step on a full buffer; return False if its scores are infinite or NaN."""
+        settings = self.settings
+        steps, seen, reward_pos, reward_neg, batches, b, b_sum, b_previous = self.numbers.item()
         weights = self.v[np.newaxis]
         scores = np.empty(len(order))
-        score(rows, order, weights, float(n["intercept"]), scores)
-        positives, batches = np.count_nonzero(labels), self.batches + 1
-        n["steps"] += len(order)
-        n["positives"] += positives
-        n["reward_pos"] += np.count_nonzero(scores[labels] > 0.0)
-        n["reward_neg"] += np.count_nonzero(scores[~labels] <= 0.0)
-        n["batches"] = batches
-        if settings.average == SUFFIX and (batches & (batches - 1)) == 0:
+        score(rows, order, weights, b, scores)
+        if not math.isfinite(np.add.reduce(scores)):
+            return False
+        positives = np.count_nonzero(labels)
+        reward_pos += np.count_nonzero(scores[labels] > 0.0)
+        reward_neg += np.count_nonzero(scores[~labels] <= 0.0)
+        batches += 1
+        if settings.average == SUFFIX and math.log2(batches).is_integer():
             self.previous[:] = self.total
-            n["intercept_previous"] = n["intercept_sum"]
             self.total[:] = 0.0
-            n["intercept_sum"] = 0.0
-        # No step is possible if the buffer holds one class only, or if scores are not finite.
-        if 0 < positives < len(labels) and math.isfinite(scores.sum()):
+            b_previous, b_sum = b_sum, 0.0
+        # A buffer of one class allows no step.
+        if 0 < positives < len(labels):
             change = SeparationOracle(settings.measure, labels)(scores).weights
             change *= settings.eta0 / math.sqrt(batches)
             add(rows, order, change, weights)
             if settings.fit_intercept:
-                n["intercept"] += change.sum()
+                b += change.sum()
             norm = float(np.linalg.norm(self.v))
             if norm > settings.radius:
                 self.v *= settings.radius / norm
         self.total += self.v
-        n["intercept_sum"] += n["intercept"]
+        counts = (steps + len(order), seen + positives, reward_pos, reward_neg, batches)
+        self.numbers[()] = (*counts, b, b_sum + b, b_previous)
+        return True
 
     def is_finite(self) -> bool:
         """Whether every number of the state is finite."""
