@@ -86,7 +86,7 @@ def _check_sparse(X: Any) -> None:
     if X.format in ("csr", "csc", "bsr"):
         check_compressed(X)
     elif X.format == "coo":
-        for axis, (places, size) in enumerate(zip(X.coords, X.shape, strict=True)):
+        for axis, (places, size) in enumerate(zip((X.row, X.col), X.shape, strict=True)):
             if len(places) and not (places.min() >= 0 and places.max() < size):
                 raise ValueError(
                     f"coordinates of a sparse matrix must be from 0 to {size - 1} along axis {axis}"
