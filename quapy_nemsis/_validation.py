@@ -113,8 +113,10 @@ def check_labels(y: Any, name: str = "y") -> None:
     if np.ma.is_masked(y):
         raise ValueError(f"{name} has masked labels; drop their rows")
     dtype = getattr(y, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind in "biuUS":
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuU":
         return
+    if isinstance(dtype, np.dtype) and dtype.kind == "S":
+        raise TypeError(f"{name} holds bytes; convert them to strings")
     if isinstance(dtype, np.dtype) and dtype.kind == "f" and not np.isnan(y).any():
         return
     if not hasattr(y, "dtype"):

@@ -15,21 +15,23 @@ FILES = sorted(
 )
 
 
-def same(found, expected, platform) -> bool:
-    """Bit for bit on the platform of the record, to 1e-9 elsewhere."""
-    if len(found) != len(expected):
-        return False
-    if platform == record.platform_key():
-        return np.array_equal(found, expected, equal_nan=True)
-    return np.allclose(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
-
-
 @pytest.mark.parametrize("group", record.GROUPS)
 def test_results_are_those_of_the_record(group):
-    expected, platform = record.read(group)
+    """Bit for bit on the platform of the record; to 1e-9 elsewhere, but for cases that a rounding error flips."""
+    expected, sensitive, platform = record.read(group)
+    assert len(sensitive) < 0.3 * len(expected)
+    here = platform == record.platform_key()
     found = record.compute(group)
     assert found.keys() == expected.keys()
-    wrong = [name for name in found if not same(found[name], expected[name], platform)]
+    wrong = [
+        name
+        for name in found
+        if not (
+            np.array_equal(found[name], expected[name], equal_nan=True)
+            if here
+            else name in sensitive or record.close(found[name], expected[name])
+        )
+    ]
     assert not wrong, f"{len(wrong)} of {len(found)} cases differ, such as {wrong[:5]}"
 
 

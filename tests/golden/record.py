@@ -66,6 +66,10 @@ def platform_key() -> dict[str, str]:
     }
 
 
+# Whether, and with which seed, points are moved by a rounding error each.
+_nudge: int | None = None
+
+
 def points() -> tuple[np.ndarray, np.ndarray]:
     """301 rows of 6 features, of which many entries are 0; 29 % positive."""
     rng = np.random.default_rng(7)
@@ -73,6 +77,8 @@ def points() -> tuple[np.ndarray, np.ndarray]:
     X = rng.normal(size=(301, 6)) * (rng.random((301, 6)) < 0.7)
     X[:, 0] += np.where(y, 0.8, -0.6)
     X[:, 1] -= np.where(y, 0.3, 0.0)
+    if _nudge is not None:
+        X *= 1.0 + np.random.default_rng(_nudge).choice([-1.0, 0.0, 1.0], X.shape) * 2.0**-52
     return X, y
 
 
@@ -287,6 +293,28 @@ def compute(group: str) -> dict[str, list[float]]:
     return found
 
 
+def sensitive(group: str, cases: dict[str, list[float]]) -> np.ndarray:
+    """Which cases a rounding error of the data changes by more than 1e-9: a prediction or a choice that it flips.
+
+    Such cases cannot agree on another platform.
+    """
+    global _nudge
+    found = np.zeros(len(cases), dtype=bool)
+    for seed in range(8):
+        _nudge = seed
+        others = compute(group)
+        found |= [not close(others[name], values) for name, values in cases.items()]
+    _nudge = None
+    return found
+
+
+def close(found, expected) -> bool:
+    """Whether numbers agree to 1e-9."""
+    return len(found) == len(expected) and np.allclose(
+        found, expected, rtol=1e-9, atol=1e-9, equal_nan=True
+    )
+
+
 def write(group: str) -> None:
     """Make the record of a group anew."""
     cases = compute(group)
@@ -295,18 +323,19 @@ def write(group: str) -> None:
         names=np.array(list(cases)),
         lengths=np.array([len(values) for values in cases.values()]),
         values=np.concatenate(list(cases.values())),
+        sensitive=sensitive(group, cases),
         platform=np.array(json.dumps(platform_key())),
     )
     print(f"{group}: {len(cases)} cases")
 
 
-def read(group: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The record of a group, and the platform that it was made on."""
+def read(group: str) -> tuple[dict[str, np.ndarray], set[str], dict[str, str]]:
+    """The record of a group, the names of sensitive cases, and the platform that it was made on."""
     with np.load(FOLDER / f"{group}.npz") as file:
         parts = np.split(file["values"], np.cumsum(file["lengths"])[:-1])
-        return dict(zip(file["names"].tolist(), parts, strict=True)), json.loads(
-            file["platform"].item()
-        )
+        cases = dict(zip(file["names"].tolist(), parts, strict=True))
+        frail = set(file["names"][file["sensitive"]].tolist())
+        return cases, frail, json.loads(file["platform"].item())
 
 
 if __name__ == "__main__":
