@@ -354,8 +354,10 @@ class PseudoMeasure(Measure):
     level v ≥ 0. The measure is at least v exactly where the valuation is at least 0.
     """
 
-    #: Range [m, M] of P_quant, if known. CAN's gap shrinks at least as fast as (1 − m/M)ᵗ.
-    bounds: tuple[float, float] | None = None
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Range [m, M] of P_quant, if known. CAN's gap shrinks at least as fast as (1 − m/M)ᵗ."""
+        return None
 
     @property
     def functions(self) -> Functions:

@@ -252,16 +252,31 @@ class _Custom(Measure):
     _built: Functions
     _identity: tuple
 
-    def _hold(self, **parts: Any) -> None:
-        parts["_identity"] = (
-            type(self).__name__,
-            parts["_name"],
-            parts["_parameters"],
-            fingerprint(parts["_given"]),
-            fingerprint(parts["_gradients_given"] or ()),
-        )
+    #: The affine flag of a nested measure, the bounds of a pseudo-concave one.
+    _more: Any
+
+    def _assemble(self, functions, parameters, gradients, name, formula, more) -> None:
+        """Set all attributes, of functions that were checked."""
+        prints = fingerprint(functions), fingerprint(gradients or ())
+        parts = {
+            "_given": functions,
+            "_parameters": parameters,
+            "_gradients_given": gradients,
+            "_name": name,
+            "_formula": formula,
+            "_more": more,
+            "_built": self._build(functions, gradients),
+            "_identity": (type(self).__name__, name, parameters, *prints),
+        }
         for key, value in parts.items():
             object.__setattr__(self, key, value)
+
+    @staticmethod
+    def _build(
+        functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
+    ) -> Functions:
+        """The functions that kernels call."""
+        raise TypeError("a custom measure is NestedConcave or PseudoConcave")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"measures are immutable; cannot set {name!r}")
@@ -296,11 +311,9 @@ class _Custom(Measure):
         return f"{type(self).__name__}({self._name!r}, parameters={self._parameters})"
 
     def __reduce__(self):
-        return _restore, (type(self), cloudpickle.dumps(self._parts()))
-
-    def _parts(self) -> tuple:
-        """The arguments for `_assemble`."""
-        raise TypeError(f"{type(self).__name__} is abstract")
+        functions = self._given, self._parameters, self._gradients_given
+        parts = (*functions, self._name, self._formula, self._more)
+        return _restore, (type(self), cloudpickle.dumps(parts))
 
 
 def _restore(cls: type, pickled: bytes) -> _Custom:
@@ -343,7 +356,7 @@ class NestedConcave(_Custom, NestedMeasure):
     0.845
     """
 
-    _affine: bool
+    _build = staticmethod(_build_nested)
 
     def __init__(
         self,
@@ -366,25 +379,10 @@ class NestedConcave(_Custom, NestedMeasure):
         affine = check_nested(functions, gradients, np.array(parameters or (0.0,)), _H, called)
         self._assemble(functions, parameters, gradients, name, formula, affine)
 
-    def _assemble(self, functions, parameters, gradients, name, formula, affine) -> None:
-        self._hold(
-            _given=functions,
-            _parameters=parameters,
-            _gradients_given=gradients,
-            _name=name,
-            _formula=formula,
-            _affine=affine,
-            _built=_build_nested(functions, gradients),
-        )
-
-    def _parts(self) -> tuple:
-        parts = (self._given, self._parameters, self._gradients_given)
-        return (*parts, self._name, self._formula, self._affine)
-
     @property
     def affine(self) -> bool:
         """Whether psi was affine at all points that were checked."""
-        return self._affine
+        return self._more
 
 
 class PseudoConcave(_Custom, PseudoMeasure):
@@ -416,6 +414,8 @@ class PseudoConcave(_Custom, PseudoMeasure):
     0.841584
     """
 
+    _build = staticmethod(_build_pseudo)
+
     def __init__(
         self,
         p_class: Callable,
@@ -432,20 +432,10 @@ class PseudoConcave(_Custom, PseudoMeasure):
         check_pseudo(functions, given, np.array(numbers or (0.0,)), _H, bounds)
         self._assemble(functions, numbers, given, name, formula, bounds)
 
-    def _assemble(self, functions, parameters, gradients, name, formula, bounds) -> None:
-        self._hold(
-            _given=functions,
-            _parameters=parameters,
-            _gradients_given=gradients,
-            _name=name,
-            _formula=formula,
-            bounds=bounds,
-            _built=_build_pseudo(functions, gradients),
-        )
-
-    def _parts(self) -> tuple:
-        parts = (self._given, self._parameters, self._gradients_given)
-        return (*parts, self._name, self._formula, self.bounds)
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The range [m, M] of P_quant that was given."""
+        return self._more
 
 
 _NESTED = ("psi", "zeta1", "zeta2")
