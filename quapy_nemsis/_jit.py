@@ -38,7 +38,9 @@ __all__ = [
     "callback",
     "carray",
     "cloudpickle",
+    "codes",
     "compiled_result",
+    "cubes",
     "flags",
     "integers",
     "intrinsic",
@@ -57,8 +59,10 @@ from quapy_nemsis._sources import source_digest
 real = types.float64
 reals = types.Array(types.float64, 1, "C")
 tables = types.Array(types.float64, 2, "C")
+cubes = types.Array(types.float64, 3, "C")
 integers = types.Array(types.int64, 1, "C")
 flags = types.Array(types.boolean, 1, "C")
+codes = types.Array(types.int32, 1, "C")
 
 #: Environment variable; "0" means: compile in every process and keep nothing on disk.
 CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"
@@ -71,7 +75,22 @@ def records(dtype: np.dtype) -> types.Array:
 
 @dataclass(frozen=True)
 class Wide:
-    """Type of a kernel argument that has one column for each feature."""
+    """Type of a kernel argument that has one entry for each feature along an axis.
+
+    The axis is the last one. Arguments with three axes, weights of K classes, have the features last for dense rows and
+    before the classes for CSR rows.
+    """
+
+    type: types.Type
+
+    def axis(self, n_arrays: int) -> int:
+        """The axis of the features, for rows of so many arrays."""
+        return -2 if self.type.ndim == 3 and n_arrays == 3 else -1
+
+
+@dataclass(frozen=True)
+class Optional:
+    """Type of a kernel argument that has one entry for each row, or none at all."""
 
     type: types.Type
 
@@ -87,17 +106,30 @@ class Record:
         Names of numbers that are averaged, weighted by the number of points.
     derived : tuple of str
         Names of numbers that are computed from the others.
+    per_class : tuple of str
+        Which of these names stand for one number for each class. They come last in the record.
     """
 
     def __init__(
-        self, sums: tuple[str, ...], means: tuple[str, ...] = (), derived: tuple[str, ...] = ()
+        self,
+        sums: tuple[str, ...],
+        means: tuple[str, ...] = (),
+        derived: tuple[str, ...] = (),
+        per_class: tuple[str, ...] = (),
     ):
-        self.sums, self.means, self.derived = sums, means, derived
-        self.dtype = np.dtype([(name, np.float64) for name in (*sums, *means, *derived)])
+        self.sums, self.means, self.derived, self.per_class = sums, means, derived, per_class
+        every = (*sums, *means, *derived)
+        self.single = tuple(name for name in every if name not in per_class)
+        self.dtype = self.dtype_for(2)
 
-    def zeros(self) -> np.ndarray:
+    def dtype_for(self, n_classes: int) -> np.dtype:
+        """Type of the record for a number of classes."""
+        numbers = [(name, np.float64) for name in self.single]
+        return np.dtype([*numbers, *((name, np.float64, (n_classes,)) for name in self.per_class)])
+
+    def zeros(self, n_classes: int = 2) -> np.ndarray:
         """A record of zeros."""
-        return np.zeros((), dtype=self.dtype)
+        return np.zeros((), dtype=self.dtype_for(n_classes))
 
 
 _warned = False
@@ -338,16 +370,21 @@ class Kernel:
     returns : numba type
         Type of the result.
     *arguments : numba types
-        Types of the arguments after the order. An argument of type `flags` has one entry for each row, a `Wide` one
-        has one column for each feature.
+        Types of the arguments after the order. An argument of type `flags` or `codes` has one entry for each row, an
+        `Optional` one has one for each row or none, and a `Wide` one has one for each feature along an axis.
     """
 
-    def __init__(self, function: Callable, returns: types.Type, *arguments: types.Type | Wide):
+    def __init__(
+        self, function: Callable, returns: types.Type, *arguments: types.Type | Wide | Optional
+    ):
         self.function = function
         self.returns = returns
-        self.wide = [k for k, kind in enumerate(arguments) if isinstance(kind, Wide)]
-        self.labels = [k for k, kind in enumerate(arguments) if kind is flags]
-        self.arguments = [kind.type if isinstance(kind, Wide) else kind for kind in arguments]
+        self.wide = [(k, kind) for k, kind in enumerate(arguments) if isinstance(kind, Wide)]
+        self.labels = [k for k, kind in enumerate(arguments) if kind is flags or kind is codes]
+        self.optional = [k for k, kind in enumerate(arguments) if isinstance(kind, Optional)]
+        self.arguments = [
+            kind.type if isinstance(kind, (Wide, Optional)) else kind for kind in arguments
+        ]
         self.compiled: dict[tuple, Any] = {}
 
     def __call__(self, rows: Rows, order: np.ndarray, *arguments: Any) -> Any:
@@ -359,12 +396,15 @@ class Kernel:
         for k in self.labels:
             if len(arguments[k]) != n_rows:
                 raise ValueError(f"there must be one label for each of the {n_rows} rows")
-        for k in self.wide:
-            if arguments[k].shape[1] != rows.width:
+        for k in self.optional:
+            if len(arguments[k]) not in (0, n_rows):
+                raise ValueError(f"there must be one weight for each of the {n_rows} rows, or none")
+        arrays = rows.arrays
+        for k, kind in self.wide:
+            if arguments[k].shape[kind.axis(len(arrays))] != rows.width:
                 raise ValueError(
                     f"the rows have {rows.width} features; give weights with as many columns"
                 )
-        arrays = rows.arrays
         key = tuple((part.dtype.char, part.ndim) for part in arrays)
         if key not in self.compiled:
             with _compiling:  # threads that arrive together compile it once

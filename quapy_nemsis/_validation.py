@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import os
 import reprlib
 import warnings
 from collections.abc import Collection, Iterator
@@ -12,9 +13,9 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import assert_all_finite, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from quapy_nemsis._kernels.rows import check_compressed
 
@@ -150,17 +151,22 @@ def check_labels(y: Any, name: str = "y") -> None:
 
 def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
     """Return the sorted distinct labels if there are two of them; otherwise raise a ValueError."""
-    check_classification_targets(classes)
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
-            f"{type_of_target(classes)}: {len(classes)} classes, {_some(classes)}. Wrap the learner "
-            "in sklearn.multiclass.OneVsRestClassifier, the quantifier in quapy.method.base.newOneVsAll"
+            f"{type_of_target(classes)}: {len(classes)} classes, {_some(classes)}. Use NEMSISClassifier, "
+            "SCANClassifier or CANClassifier (NEMSIS, SCAN or CAN in QuaPy), which take any number of classes"
         )
+    return several_classes(classes, learner)
+
+
+def several_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
+    """Return the sorted distinct labels if there are two or more of them; otherwise raise a ValueError."""
+    check_classification_targets(classes)
     if len(classes) < 2:
-        hint = ". In a stream, give both with partial_fit(X, y, classes=...)"
+        hint = ". In a stream, give all with partial_fit(X, y, classes=...)"
         raise ValueError(
-            f"{type(learner).__name__} needs two classes; the data contains one class, {classes.tolist()}"
+            f"{type(learner).__name__} needs two classes or more; the data contains one class, {classes.tolist()}"
             + (hint if hasattr(learner, "partial_fit") else "")
         )
     return classes
@@ -172,11 +178,62 @@ def _some(labels: np.ndarray) -> str:
 
 
 def distinct(y: np.ndarray) -> np.ndarray:
-    """Sorted distinct labels, without sorting all of y if its beginning contains both of two classes."""
+    """Sorted distinct labels, without sorting all of y if its beginning contains every label."""
     classes = np.unique(y[:1000])
     if len(classes) == 2 and ((y == classes[0]) | (y == classes[1])).all():
         return classes
+    if y.dtype.kind in "biufU":
+        known = classes[np.minimum(np.searchsorted(classes, y), len(classes) - 1)] == y
+        if known.all():
+            return classes
     return np.unique(y)
+
+
+def encode(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Labels as kernels take them: whether each is the second of two classes, or its position among more."""
+    if len(classes) == 2:
+        return y == classes[1]
+    return np.searchsorted(classes, y).astype(np.int32)
+
+
+def checked_weights(
+    sample_weight: Any, class_weight: Any, X: Any, y: np.ndarray, classes: np.ndarray
+) -> np.ndarray | None:
+    """Weights of the rows from `sample_weight` and `class_weight`, or None if all weights are 1."""
+    factors = class_factors(class_weight, y, classes)
+    if sample_weight is None and factors is None:
+        return None
+    weights = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
+    )
+    if factors is not None:
+        weights *= factors[np.searchsorted(classes, y)]
+    if not weights.any():
+        raise ValueError("all weights are 0: give at least one row of each class a positive weight")
+    return weights
+
+
+def class_factors(class_weight: Any, y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
+    """The factor of each class in the weights of its rows, or None if there is no `class_weight`."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, dict):
+        strange = [label for label in class_weight if label not in classes.tolist()]
+        if strange:
+            raise ValueError(
+                f"class_weight names {strange[0]!r}, which is not among the classes {_some(classes)}"
+            )
+        for label, factor in class_weight.items():
+            if not isinstance(factor, numbers.Real) or not 0.0 <= factor < np.inf:
+                raise ValueError(
+                    f"class_weight of {label!r} must be a number from 0 on; got {factor!r}"
+                )
+        return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not isinstance(class_weight, str) or class_weight != "balanced":
+        raise ValueError(
+            f"class_weight must be 'balanced', a dict of labels and weights, or None; got {class_weight!r}"
+        )
+    return compute_class_weight("balanced", classes=classes, y=y)
 
 
 def warn_of_scale(X: Any, stacklevel: int) -> None:
@@ -276,3 +333,15 @@ def check_seed(value: Any) -> None:
         raise ValueError(
             f"random_state must be an integer, a RandomState or None; got {value!r}"
         ) from error
+
+
+def check_memory(n_bytes: float, what: str, advice: str) -> None:
+    """Raise a MemoryError before memory is taken that the machine does not have."""
+    try:
+        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        return
+    if n_bytes > available:
+        raise MemoryError(
+            f"{what} need {n_bytes / 2**30:.1f} GB, but this machine has {available / 2**30:.1f} GB: {advice}"
+        )

@@ -8,6 +8,7 @@ import numpy as np
 
 from quapy_nemsis._jit import (
     Kernel,
+    Optional,
     Record,
     Wide,
     flags,
@@ -21,15 +22,16 @@ from quapy_nemsis._jit import (
 from quapy_nemsis._kernels.rows import AHEAD, dot, prefetch
 from quapy_nemsis.surrogates import reward
 
-#: Sum of the rewards and number of points, for each class.
+#: Sum of the rewards and weight of the points, for each class.
 SUMS = Record(sums=("reward_pos", "positives", "reward_neg", "negatives"))
 
 
-def _level(rows, order, positive, reward_kind, counts, bound, w, b, sums, taken):
+def _level(rows, order, positive, weights, reward_kind, counts, bound, w, b, sums, taken):
     """Add up the rewards of ``rows`` in ``order``, with one model per row of ``w``.
 
     ``taken`` must be zeros at the start. It counts the points of each model, and stops where a score is not finite.
     """
+    weighted = weights.shape[0] > 0
     n_learners = np.uint64(taken.shape[0])
     total = order.shape[0]
     for at in range(total):
@@ -37,6 +39,7 @@ def _level(rows, order, positive, reward_kind, counts, bound, w, b, sums, taken)
             prefetch(rows, order[at + AHEAD])
         i = order[at]
         is_pos = positive[i]
+        weight = weights[i] if weighted else 1.0
         for k in range(n_learners):
             if taken[k] < at:
                 continue
@@ -51,17 +54,18 @@ def _level(rows, order, positive, reward_kind, counts, bound, w, b, sums, taken)
             else:
                 r = max(reward(reward_kind, margin), -bound)
             if is_pos:
-                sums[k].reward_pos += r
-                sums[k].positives += 1.0
+                sums[k].reward_pos += weight * r
+                sums[k].positives += weight
             else:
-                sums[k].reward_neg += r
-                sums[k].negatives += 1.0
+                sums[k].reward_neg += weight * r
+                sums[k].negatives += weight
 
 
 level = Kernel(
     _level,
     types.void,
     flags,
+    Optional(reals),
     types.int64,
     types.boolean,
     real,

@@ -26,7 +26,20 @@ import math
 
 import numpy as np
 
-from quapy_nemsis._jit import Kernel, Record, Wide, call, flags, integers, records, tables, types
+from quapy_nemsis._jit import (
+    Kernel,
+    Optional,
+    Record,
+    Wide,
+    call,
+    flags,
+    integers,
+    jitable,
+    reals,
+    records,
+    tables,
+    types,
+)
 from quapy_nemsis._kernels.rows import AHEAD, axpy, axpy2, dot, prefetch
 from quapy_nemsis.measures.contract import (
     CLASS_GRADIENT_NEG,
@@ -51,7 +64,8 @@ from quapy_nemsis.surrogates import reward, slope
 NUMBERS = Record(
     sums=(
         "steps",  # points seen
-        "positives",  # positives among them
+        "weight",  # their weight, equal to their number if they have no weights
+        "positives",  # weight of the positives
         "reward_pos",  # sum of the (0-1 or surrogate) rewards of the positives
         "reward_neg",
         "q1",  # sums of the linearised ζ₁ and ζ₂ (line 13)
@@ -85,15 +99,24 @@ LAST, ALL, SUFFIX = 0, 1, 2
 
 # Before the scale falls below this, v is multiplied by the scale, S·v moves to the correction, and S starts again at 0.
 # Otherwise S·v − correction would cancel as many digits as the scale has lost since S started.
-_SMALLEST_SCALE = 1e-4
+SMALLEST_SCALE = 1e-4
 # v·v is recomputed every 2**16 points, so that the rounding errors of its updates do not accumulate.
-_RENORM_MASK = (1 << 16) - 1
+RENORM_MASK = (1 << 16) - 1
+
+
+@jitable
+def _over(weight):
+    """1/weight, or 1 for a class that has no points yet, whose rewards are 0."""
+    return 1.0 / weight if weight > 0.0 else 1.0
 
 
 def _nemsis(
-    rows, order, positive, callback, asks, options, v, correction, previous, numbers, taken
+    rows, order, positive, weights, callback, asks, options, v, correction, previous, numbers, taken
 ):
     """Learn ``rows`` in ``order``, with one learner per row of the state arrays; all must have seen the same points.
+
+    ``weights`` has one entry per row, or none if every row has weight 1. A row of weight c counts as c rows in the
+    estimates and in the step size; the average has one iterate per row.
 
     ``taken`` must be zeros at the start. It counts the points that each learner has learned; a learner stops for good
     at the first score that is not finite.
@@ -104,29 +127,28 @@ def _nemsis(
     bound = options[0].reward_bound
     n_learners = np.uint64(taken.shape[0])
     width = v.shape[1]
+    weighted = weights.shape[0] > 0
     t = np.int64(numbers[0].steps)
-    n_pos = np.int64(numbers[0].positives)
-    over_t = 1.0 / max(t, 1)
-    over_pos = 1.0 / max(n_pos, 1)
-    over_neg = 1.0 / max(t - n_pos, 1)
+    n_all, n_pos = numbers[0].weight, numbers[0].positives
+    over_all, over_pos, over_neg = _over(n_all), _over(n_pos), _over(n_all - n_pos)
     total = order.shape[0]
     for at in range(total):
         if at + AHEAD < total:
             prefetch(rows, order[at + AHEAD])
         i = order[at]
-        past, past_pos, past_neg = over_t, over_pos, over_neg
+        past, past_pos, past_neg = over_all, over_pos, over_neg
         is_pos = positive[i]
+        weight = weights[i] if weighted else 1.0
         t += 1
-        n_pos += is_pos
-        over_t = 1.0 / t
-        over_pos = 1.0 / max(n_pos, 1)
-        over_neg = 1.0 / max(t - n_pos, 1)
-        share = n_pos * over_t
+        n_all += weight
+        n_pos += weight if is_pos else 0.0
+        over_all, over_pos, over_neg = _over(n_all), _over(n_pos), _over(n_all - n_pos)
+        share = n_pos * over_all
         y = 1.0 if is_pos else -1.0
         over_class = over_pos if is_pos else over_neg
         class_gradient = CLASS_GRADIENT_POS if is_pos else CLASS_GRADIENT_NEG
-        # η_t/p_y = (η₀/√t)·(t/n_y)
-        rate = math.sqrt(t) * over_class
+        # η_t/p_y = (η₀/√t)·(t/n_y), for each of the rows that this one counts for
+        rate = math.sqrt(n_all) * over_class * weight
         window = average == SUFFIX and (t & (t - 1)) == 0
 
         for k in range(n_learners):
@@ -151,7 +173,7 @@ def _nemsis(
             asks[k, X] = own.q1 * past
             asks[k, Y] = own.q2 * past
             asks[k, SHARE_POS] = share
-            asks[k, EPS] = 0.5 * over_t
+            asks[k, EPS] = 0.5 * over_all
             call(callback, asks, k)
             product, square = dot(rows, i, v, k)
             scale, b = own.scale, own.intercept
@@ -159,7 +181,7 @@ def _nemsis(
             if not math.isfinite(score):
                 continue
             taken[k] = at + 1
-            own.sizes += min(square, 1.0)
+            own.sizes += weight * min(square, 1.0)
             margin = y * score
 
             # Lines 5-11: primal ascent. Line 1 sets the duals to 0, so the first point only starts the estimates.
@@ -173,7 +195,7 @@ def _nemsis(
                 radius2 = radius * radius
                 c = step / scale
                 grown = norm2 + c * (2.0 * product + c * square)
-                if radius2 < _SMALLEST_SCALE * _SMALLEST_SCALE * grown:
+                if radius2 < SMALLEST_SCALE * SMALLEST_SCALE * grown:
                     for j in range(width):
                         correction[k, j] -= scale_sum * v[k, j]
                         v[k, j] *= scale
@@ -189,13 +211,13 @@ def _nemsis(
                 norm2 = max(grown, 0.0)
                 if fit_intercept:
                     # The intercept acts like a feature of value 1, or smaller if the rows are: else it would dominate.
-                    b += step * own.sizes * over_t
+                    b += step * own.sizes * over_all
                     own.intercept = b
                 if scale * scale * norm2 > radius2:
                     scale = radius / math.sqrt(norm2)
                 own.norm2 = norm2
                 own.scale = scale
-            if (t & _RENORM_MASK) == 0:
+            if (t & RENORM_MASK) == 0:
                 norm2 = 0.0
                 for j in range(width):
                     norm2 += v[k, j] * v[k, j]
@@ -209,27 +231,28 @@ def _nemsis(
             else:
                 r = max(reward(reward_kind, margin), -bound)
             if not affine:
-                s = r * t * over_class
+                s = r * n_all * over_class
                 s_pos = s if is_pos else 0.0
                 s_neg = 0.0 if is_pos else s
-                own.q1 += (
+                own.q1 += weight * (
                     asks[k, ZETA1]
                     + asks[k, ZETA1_POS] * (s_pos - P)
                     + asks[k, ZETA1_NEG] * (s_neg - N)
                 )
-                own.q2 += (
+                own.q2 += weight * (
                     asks[k, ZETA2]
                     + asks[k, ZETA2_POS] * (s_pos - P)
                     + asks[k, ZETA2_NEG] * (s_neg - N)
                 )
             if is_pos:
-                own.reward_pos += r
+                own.reward_pos += weight * r
             else:
-                own.reward_neg += r
+                own.reward_neg += weight * r
 
     for k in range(n_learners):
         if taken[k] == total:
             numbers[k].steps = t
+            numbers[k].weight = n_all
             numbers[k].positives = n_pos
 
 
@@ -237,6 +260,7 @@ nemsis = Kernel(
     _nemsis,
     types.void,
     flags,
+    Optional(reals),
     types.uintp,
     tables,
     records(OPTIONS),

@@ -146,6 +146,34 @@ def axpy2(rows, i, c, v, d, u, k):
     """Add c·x to v[k] and d·x to u[k], for row x = X[i], in one loop."""
 
 
+def class_count(rows, v):
+    """Number of classes of weights v, whose axes depend on the rows (see `class_dots`)."""
+
+
+def class_dots(rows, i, v, k, out):
+    """Write v[k]·x for each class, for row x = X[i], and return x·x.
+
+    Weights are laid out class by class for dense rows, v[k, class, feature], and feature by feature for CSR rows,
+    v[k, feature, class], so that the inner loop runs over adjacent numbers.
+    """
+
+
+def class_axpy(rows, i, factors, v, k):
+    """Add factors[c]·x to the weights of each class c, for row x = X[i]."""
+
+
+def class_axpy2(rows, i, factors, v, d, u, k):
+    """Add factors[c]·x to v[k] and d·factors[c]·x to u[k] for each class c, for row x = X[i]."""
+
+
+def pair_axpy(rows, i, c, first, second, v, k):
+    """Add c·x to the weights of the first class and take it from those of the second."""
+
+
+def pair_axpy2(rows, i, c, first, second, v, d, u, k):
+    """Do `pair_axpy` for v[k] with c and for u[k] with d, in one loop."""
+
+
 def _implement(interface, n_arrays, fastmath):
     """Register the decorated function for compiled calls of ``interface`` with rows of ``n_arrays`` arrays."""
 
@@ -244,3 +272,130 @@ def _axpy2_csr(rows, i, c, v, d, u, k):
         xj = np.float64(data[j])
         v[k, column] += c * xj
         u[k, column] += d * xj
+
+
+@_dense(class_count)
+def _class_count_dense(rows, v):
+    return v.shape[1]
+
+
+@_csr(class_count)
+def _class_count_csr(rows, v):
+    return v.shape[2]
+
+
+@_dense(class_dots)
+def _class_dots_dense(rows, i, v, k, out):
+    X = rows[0]
+    width = X.shape[1]
+    square = 0.0
+    for j in range(width):
+        xj = np.float64(X[i, j])
+        square += xj * xj
+    for c in range(v.shape[1]):
+        product = 0.0
+        for j in range(width):
+            product += v[k, c, j] * np.float64(X[i, j])
+        out[c] = product
+    return square
+
+
+@_csr(class_dots)
+def _class_dots_csr(rows, i, v, k, out):
+    data, indices, indptr = rows
+    n_classes = v.shape[2]
+    square = 0.0
+    for c in range(n_classes):
+        out[c] = 0.0
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        column = np.uint64(indices[j])
+        xj = np.float64(data[j])
+        square += xj * xj
+        for c in range(n_classes):
+            out[c] += v[k, column, c] * xj
+    return square
+
+
+@_dense(class_axpy)
+def _class_axpy_dense(rows, i, factors, v, k):
+    X = rows[0]
+    for c in range(v.shape[1]):
+        if factors[c] != 0.0:
+            for j in range(X.shape[1]):
+                v[k, c, j] += factors[c] * np.float64(X[i, j])
+
+
+@_csr(class_axpy)
+def _class_axpy_csr(rows, i, factors, v, k):
+    data, indices, indptr = rows
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        column = np.uint64(indices[j])
+        xj = np.float64(data[j])
+        for c in range(v.shape[2]):
+            v[k, column, c] += factors[c] * xj
+
+
+@_dense(class_axpy2)
+def _class_axpy2_dense(rows, i, factors, v, d, u, k):
+    X = rows[0]
+    for c in range(v.shape[1]):
+        factor = factors[c]
+        if factor != 0.0:
+            for j in range(X.shape[1]):
+                step = factor * np.float64(X[i, j])
+                v[k, c, j] += step
+                u[k, c, j] += d * step
+
+
+@_csr(class_axpy2)
+def _class_axpy2_csr(rows, i, factors, v, d, u, k):
+    data, indices, indptr = rows
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        column = np.uint64(indices[j])
+        xj = np.float64(data[j])
+        for c in range(v.shape[2]):
+            step = factors[c] * xj
+            v[k, column, c] += step
+            u[k, column, c] += d * step
+
+
+@_dense(pair_axpy)
+def _pair_axpy_dense(rows, i, c, first, second, v, k):
+    X = rows[0]
+    for j in range(X.shape[1]):
+        step = c * np.float64(X[i, j])
+        v[k, first, j] += step
+        v[k, second, j] -= step
+
+
+@_csr(pair_axpy)
+def _pair_axpy_csr(rows, i, c, first, second, v, k):
+    data, indices, indptr = rows
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        column = np.uint64(indices[j])
+        step = c * np.float64(data[j])
+        v[k, column, first] += step
+        v[k, column, second] -= step
+
+
+@_dense(pair_axpy2)
+def _pair_axpy2_dense(rows, i, c, first, second, v, d, u, k):
+    X = rows[0]
+    for j in range(X.shape[1]):
+        xj = np.float64(X[i, j])
+        v[k, first, j] += c * xj
+        v[k, second, j] -= c * xj
+        u[k, first, j] += d * xj
+        u[k, second, j] -= d * xj
+
+
+@_csr(pair_axpy2)
+def _pair_axpy2_csr(rows, i, c, first, second, v, d, u, k):
+    data, indices, indptr = rows
+    for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+        column = np.uint64(indices[j])
+        xj = np.float64(data[j])
+        v[k, column, first] += c * xj
+        v[k, column, second] -= c * xj
+        u[k, column, first] += d * xj
+        u[k, column, second] -= d * xj

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
@@ -25,35 +26,58 @@ from quapy_nemsis._validation import (
     check_option,
     check_positive,
     check_seed,
+    check_memory,
     check_verbose,
     checked_data,
     checked_rows,
+    checked_weights,
     distinct,
+    encode,
     refuse_divergence,
+    several_classes,
     two_classes,
     unchanged_on_error,
     warn_of_scale,
 )
 from quapy_nemsis.learners.calibration import RECENT, Calibration, calibrate
-from quapy_nemsis.learners.scores import linear_scores, quiet_scores
+from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores
 from quapy_nemsis.learners.state import (
     AVERAGES,
+    UNWEIGHTED,
     Arrays,
+    Model,
     S,
     State,
     columns_to_arrays,
     prefixed,
 )
-from quapy_nemsis.learners.tuning import StreamTuner, Tuned, tune
+from quapy_nemsis.learners.tuning import (
+    RADII,
+    STEP_SIZES,
+    STREAM_STEP_SIZES,
+    Data,
+    StreamTuner,
+    Tuned,
+    tune,
+)
+from quapy_nemsis.measures import Rates
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: Columns of the training history for two classes, and for more.
 HISTORY = ("samples", "seconds", "P", "N", "value")
+CLASS_HISTORY = ("samples", "seconds", "R", "q", "value")
+# With n_passes="auto", `fit` makes so many passes over two classes. For more classes, it makes as many as give so many
+# steps, within these bounds.
+_PASSES, _STEPS, _MOST_PASSES = 5, 200_000, 60
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
-    """A binary linear classifier with `coef_`, `intercept_` and `classes_`; subclasses learn them."""
+    """A linear classifier with `coef_`, `intercept_` and `classes_`; subclasses learn them."""
+
+    #: Whether the classifier takes more than two classes.
+    multiclass: ClassVar[bool] = False
 
     classes_: np.ndarray
     coef_: np.ndarray
@@ -61,7 +85,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_: int
 
     def decision_function(self, X: MatrixLike) -> np.ndarray:
-        """Return the scores w·x + b; a row is predicted positive if its score is above 0.
+        """Return the scores w·x + b.
+
+        A row is predicted to be in the second of two classes if its score is above 0, and in the class with the highest
+        score if there are more.
 
         Parameters
         ----------
@@ -70,15 +97,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
-            Scores.
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores: one for each row, or one for each row and class if there are more than two.
         """
         check_is_fitted(self)
         X = checked_rows(self, X, dtype=FLOATS)
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = linear_scores(X, self.coef_[0], self.intercept_[0])
+            scores = linear_scores(X, *self.model())
         if not np.isfinite(scores).all():
-            row = int(np.argmin(np.isfinite(scores)))
+            row = int(np.argmin(np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)))
             raise ValueError(f"the score of row {row} is too large for a float: scale the features")
         return scores
 
@@ -95,8 +122,18 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,)
             Labels from `classes_`.
         """
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0.0).astype(np.intp)]
+        return self.classes_[predicted_codes(self.decision_function(X))]
+
+    def model(self) -> Model:
+        """Weights and intercept: a vector and a number for two classes, rows and numbers for more."""
+        if len(self.classes_) == 2:
+            return self.coef_[0], self.intercept_[0]
+        return self.coef_, self.intercept_
+
+    def checked_classes(self, labels: np.ndarray) -> np.ndarray:
+        """The sorted distinct labels, if the classifier takes as many."""
+        classes = distinct(labels)
+        return several_classes(classes, self) if self.multiclass else two_classes(classes, self)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
@@ -109,15 +146,20 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
         if not arrays.width:
             raise ValueError("it has no features")
-        self.classes_ = arrays.any("classes", 2)
-        self.coef_ = arrays.take("coef", 1, arrays.width)
-        self.intercept_ = arrays.take("intercept", 1)
+        if arrays.n_classes < 2 or (arrays.n_classes > 2 and not self.multiclass):
+            raise ValueError(f"it has {arrays.n_classes} classes")
+        self.classes_ = arrays.any("classes", arrays.n_classes)
+        n_models = 1 if arrays.n_classes == 2 else arrays.n_classes
+        self.coef_ = arrays.take("coef", n_models, arrays.width)
+        self.intercept_ = arrays.take("intercept", n_models)
         self.n_features_in_ = arrays.width
         if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
             raise ValueError("its weights are not finite")
-        first, second = self.classes_
-        if self.classes_.dtype.kind not in "biufUmM" or not first < second:
-            raise ValueError(f"its classes are {self.classes_.tolist()}, not two sorted labels")
+        ordered = self.classes_.dtype.kind in "biufUmM" and all(
+            first < second for first, second in pairwise(self.classes_.tolist())
+        )
+        if not ordered:
+            raise ValueError(f"its classes are {self.classes_.tolist()}, not sorted labels")
         if "feature_names" in arrays.arrays:
             names = arrays.take("feature_names", arrays.width, types=(np.str_,))
             self.feature_names_in_ = names.astype(object)
@@ -125,7 +167,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self.multiclass
         return tags
 
 
@@ -136,7 +178,7 @@ class StepParameters:
     _: KW_ONLY
     eta0: float | str = AUTO
     radius: float | str = AUTO
-    n_passes: int = 5
+    n_passes: int | str = AUTO
     average: str = "suffix"
     fit_intercept: bool = True
     shuffle: bool = True
@@ -149,7 +191,8 @@ class StepParameters:
         check_option("average", self.average, AVERAGES)
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("shuffle", self.shuffle)
-        check_integer("n_passes", self.n_passes)
+        if self.n_passes != AUTO:
+            check_integer("n_passes", self.n_passes)
         if self.record_every is not None:
             check_integer("record_every", self.record_every)
         check_positive("eta0", self.eta0, finite=True, auto=True)
@@ -162,6 +205,15 @@ class StepParameters:
             "fit_intercept": bool(self.fit_intercept),
             "average": AVERAGES[self.average],
         }
+
+
+    def passes(self, n_rows: int, n_classes: int) -> int:
+        """Number of passes of `fit` over so many rows."""
+        if self.n_passes != AUTO:
+            return int(self.n_passes)
+        if n_classes == 2:
+            return _PASSES
+        return min(max(math.ceil(_STEPS / n_rows), _PASSES), _MOST_PASSES)
 
 
 class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
@@ -178,7 +230,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     eta0_: float
     radius_: float
     tuning_: dict[str, list[float]]
-    history_: dict[str, list[float]]
+    history_: dict[str, list[Any]]
 
     def settings(self) -> S:
         """Check the parameters and return them as settings."""
@@ -192,37 +244,47 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows. C-ordered float32 or float64 arrays and CSR matrices are used without a copy; others are converted.
         y : array-like of shape (n_samples,)
-            Labels of any type, with two classes.
+            Labels of any type.
 
         Returns
         -------
         self
             The fitted learner.
         """
+        return self._fit(X, y, None, None)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, class_weight: Any) -> Self:
         settings = self.settings()
         with unchanged_on_error(self):
             X, labels = self._checked(X, y, reset=True)
-            classes = two_classes(distinct(labels), self)
-            positive = labels == classes[1]
+            every = self.checked_classes(labels)
+            weights = checked_weights(sample_weight, class_weight, X, labels, every)
+            X, labels, weights = _without_zeros(X, labels, weights)
+            classes = every
+            if len(weights):
+                classes = self.checked_classes(labels)
+            data = Data(X, encode(labels, classes), len(classes), weights)
+            self._check_size(data, settings)
+            n_passes = self.passes(X.shape[0], len(classes))
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-            tuned = tune(X, positive, settings, self.state_type, self.n_passes, rng)
+            tuned = tune(data, settings, self.state_type, n_passes, rng)
             if tuned is not None:
                 settings = tuned.settings
                 self._say(
                     f"eta0 {settings.eta0:.4g}, radius {settings.radius:.4g} chosen out of "
                     f"{len(tuned.table['eta0'])} pairs"
                 )
-            state: State[S] = self.state_type.start(X.shape[1], settings)
+            state: State[S] = self.state_type.start(X.shape[1], len(classes), settings)
             records = []
-            for i in range(self.n_passes):
-                n = len(positive)
+            for i in range(n_passes):
+                n = len(data.labels)
                 order = rng.permutation(n) if self.shuffle else np.arange(n)
-                records += self._learn(state, X, positive, order)
-                self._report(state, f"pass {i + 1}/{self.n_passes}")
-            self.history_ = {column: [] for column in HISTORY}
+                records += self._learn(state, data, order)
+                self._report(state, f"pass {i + 1}/{n_passes}")
+            self.history_ = _no_history(len(classes))
             self.tuning_ = tuned.table if tuned is not None else {}
             self.take_over(state, classes, records)
-            self._calibrate(X, positive, tuned, rng)
+            self._calibrate(data, tuned, rng)
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -237,14 +299,19 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             Rows.
         y : array-like of shape (n_samples,)
             Labels.
-        classes : array-like of shape (2,), optional
-            All labels that can occur. Required in the first call unless `y` contains both.
+        classes : array-like of shape (n_classes,), optional
+            All labels that can occur. Required in the first call unless `y` contains them all.
 
         Returns
         -------
         self
             The learner.
         """
+        return self._partial_fit(X, y, classes, None, None)
+
+    def _partial_fit(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, class_weight: Any
+    ) -> Self:
         settings = self.settings()
         first = not hasattr(self, "state_")
         with unchanged_on_error(self):
@@ -252,27 +319,31 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             if classes is not None:
                 check_labels(classes, "classes")
             if first:
-                named = labels if classes is None else np.asarray(classes)
-                known = two_classes(distinct(named), self)
-                state = self._start_stream(X, settings)
-                self.history_ = {column: [] for column in HISTORY}
-                self.tuning_ = {}
+                known = self.checked_classes(labels if classes is None else np.asarray(classes))
             else:
                 known = self.classes_
-                state = self._resumed(settings, classes)
-                self.history_ = {name: list(column) for name, column in self.history_.items()}
             strange = np.setdiff1d(distinct(labels), known)
             if len(strange):
                 raise ValueError(
                     f"y contains labels {strange.tolist()} that are not among the classes {known.tolist()}"
                 )
-            positive = labels == known[1]
-            records = self._learn(state, X, positive, np.arange(X.shape[0]))
+            weights = checked_weights(sample_weight, class_weight, X, labels, known)
+            X, labels, weights = _without_zeros(X, labels, weights)
+            data = Data(X, encode(labels, known), len(known), weights)
+            if first:
+                self._check_size(data, settings, stream=True)
+                state = self._start_stream(data, settings)
+                self.history_ = _no_history(len(known))
+                self.tuning_ = {}
+            else:
+                state = self._resumed(settings, classes)
+                self.history_ = {name: list(column) for name, column in self.history_.items()}
+            records = self._learn(state, data, np.arange(X.shape[0]))
             if not first:
-                self._recalibrate(X, positive)
+                self._recalibrate(data)
             self.take_over(state, known, records)
             if first:
-                self._recalibrate(X, positive)
+                self._recalibrate(data)
         return self
 
     @property
@@ -286,15 +357,15 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     ) -> None:
         """Set the fitted attributes from a state, after learning has succeeded."""
         for record in records:
-            for column, entry in zip(HISTORY, record, strict=True):
-                self.history_[column].append(entry)
+            for column, entry in zip(self.history_.values(), record, strict=True):
+                column.append(entry)
         self.state_ = state
         self.resume_signature_ = state.settings.resume_signature
         self.eta0_, self.radius_ = state.settings.eta0, state.settings.radius
         self.tuning_ = state.details().get("tuning", self.tuning_)
         self.classes_ = classes
         weights, intercept = state.model()
-        self.coef_, self.intercept_ = weights[np.newaxis], np.array([intercept])
+        self.coef_, self.intercept_ = np.atleast_2d(weights), np.atleast_1d(intercept)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
@@ -316,7 +387,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.resume_signature_ = tuple(signature)
         tuning = arrays.part("tuning")
         self.tuning_ = tuning.columns(("eta0", "radius", "value", "ba")) if tuning.arrays else {}
-        self.history_ = arrays.part("history").columns(HISTORY)
+        self.history_ = arrays.part("history").columns(tuple(_no_history(arrays.n_classes)))
         settings, part = self.settings().completed(self.eta0_, self.radius_), arrays.part("state")
         if len(signature) != len(settings.resume_signature) or not self.eta0_ > 0 < self.radius_:
             raise ValueError("its step size, radius or resume signature is not valid")
@@ -333,11 +404,27 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         options = {"dtype": FLOATS, "ensure_all_finite": not self.notices_nan}
         return checked_data(self, X, y, reset=reset, **options)
 
-    def _start_stream(self, X: Any, settings: S) -> State[S]:
+    def _check_size(self, data: Data, settings: S, stream: bool = False) -> None:
+        """Refuse weights that do not fit into memory, before it is taken."""
+        steps = len(STREAM_STEP_SIZES if stream else STEP_SIZES) if self.eta0 == AUTO else 1
+        radii = len(RADII) if self.radius == AUTO and not stream else 1
+        n_learners, width = steps * radii, data.X.shape[1]
+        n_models = 1 if data.n_classes == 2 else data.n_classes
+        advice = "use fewer classes or features"
+        if n_learners > 1:
+            advice += ", or give eta0 and radius, so that there is one learner and not several"
+        check_memory(
+            8 * 3 * (n_learners + 1) * n_models * width,
+            f"the weights of {data.n_classes:,} classes and {width:,} features in {n_learners} learners",
+            advice,
+        )
+
+    def _start_stream(self, data: Data, settings: S) -> State[S]:
+        sizes = data.X.shape[1], data.n_classes
         if self.eta0 == AUTO:
-            warn_of_scale(X, stacklevel=4)
-            return StreamTuner.begin(X.shape[1], settings, self.state_type)
-        return self.state_type.start(X.shape[1], settings.completed(math.nan, math.inf))
+            warn_of_scale(data.X, stacklevel=5)
+            return StreamTuner.begin(*sizes, settings, self.state_type)
+        return self.state_type.start(*sizes, settings.completed(math.nan, math.inf))
 
     def _resumed(self, settings: S, classes: ArrayLike | None) -> State[S]:
         """A copy of the state, ready to learn more; the learner's own state is not changed."""
@@ -357,24 +444,25 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         state.adopt(settings)
         return state
 
-    def _learn(
-        self, state: State[S], X: Any, positive: np.ndarray, order: np.ndarray
-    ) -> list[tuple]:
+    def _learn(self, state: State[S], data: Data, order: np.ndarray) -> list[tuple]:
         """Learn the rows; return a record of the estimates for every `record_every`-th sample."""
         records = []
-        rows = as_rows(X)
+        rows = as_rows(data.X)
         every = None if self.record_every is None else int(self.record_every)
         done = 0
         while done < len(order):
             upto = len(order) if every is None else done + every - state.t % every
             seen = state.t
-            if not state.learn(rows, positive, order[done:upto]):
-                refuse_divergence(X, f"after sample {seen}", self.eta0)
+            if not state.learn(rows, data.labels, order[done:upto], data.weights):
+                refuse_divergence(data.X, f"after sample {seen}", self.eta0)
             done = upto
             if every is not None and state.t % every == 0:
                 rates = state.rates()
-                value = state.settings.measure.value(*rates)
-                records.append((state.t, state.seconds, rates.P, rates.N, value))
+                first, second = rates[:2]
+                if not isinstance(rates, Rates):
+                    first, second = rates.R.tolist(), rates.q.tolist()
+                value = state.settings.measure.at(rates)
+                records.append((state.t, state.seconds, first, second, value))
         return records
 
     def _say(self, text: str) -> None:
@@ -383,33 +471,102 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
 
     def _report(self, state: State[S], where: str) -> None:
         measure, rates = state.settings.measure, state.rates()
+        if isinstance(rates, Rates):
+            shown = f"P {rates.P:.4f}, N {rates.N:.4f}"
+        else:
+            shown = f"recalls {rates.R.min():.4f} to {rates.R.max():.4f}"
         self._say(
-            f"{where}, {state.t} samples, {measure.name} {measure.value(*rates):.5f}, "
-            f"P {rates.P:.4f}, N {rates.N:.4f}, {state.seconds:.2f} s"
+            f"{where}, {state.t} samples, {measure.name} {measure.at(rates):.5f}, "
+            f"{shown}, {state.seconds:.2f} s"
         )
 
-    def _calibrate(self, X: Any, positive: np.ndarray, tuned: Tuned[S] | None, rng: Any) -> None:
+    def _calibrate(self, data: Data, tuned: Tuned[S] | None, rng: Any) -> None:
         """Calibrate posteriors at the end of `fit`; learners without posteriors do nothing."""
 
-    def _recalibrate(self, X: Any, positive: np.ndarray) -> None:
+    def _recalibrate(self, data: Data) -> None:
         """Update the calibration with a chunk of a stream, before its new weights are set (the first chunk: after)."""
 
 
-class ProbabilisticOnlineClassifier(OnlineClassifier[S]):
-    """Base class of online learners with posterior probabilities."""
+@dataclass(eq=False, repr=False)
+class WeightParameters:
+    """The parameter of learners that weight classes."""
 
+    _: KW_ONLY
+    class_weight: Any = None
+
+
+class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
+    """Base class of online learners with posterior probabilities, weights of rows, and any number of classes."""
+
+    multiclass = True
     calibration_: Calibration
+
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from `n_passes` passes over the data.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows. C-ordered float32 or float64 arrays and CSR matrices are used without a copy; others are converted.
+        y : array-like of shape (n_samples,)
+            Labels of any type, of two or more classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows. A row of weight 3 counts as three rows in all estimates and step sizes; a row of
+            weight 0 is left out. The posteriors are those of the weighted data.
+
+        Returns
+        -------
+        self
+            The fitted learner.
+        """
+        return self._fit(X, y, sample_weight, self.class_weight)
+
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from more rows, in the given order.
+
+        The weights do not depend on how the rows are divided into chunks. If a chunk cannot be used, the learner is
+        left unchanged.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that can occur. Required in the first call unless `y` contains them all.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows, as in `fit`.
+
+        Returns
+        -------
+        self
+            The learner.
+        """
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all rows, and partial_fit sees a part: give a dict, such "
+                "as that of sklearn.utils.compute_class_weight on a sample"
+            )
+        return self._partial_fit(X, y, classes, sample_weight, self.class_weight)
 
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Posterior probabilities at the prevalence of the training data.
 
-        The posterior is a nondecreasing function of the score (see
-        `quapy_nemsis.learners.calibration.Calibration`). `fit` fits it to the scores of training rows or, with fewer
-        than ten rows per feature, of rows held out for tuning. In a stream it is fitted to the latest 4,096 points,
-        scored before they were learned. With the logistic reward and constant class gradients ω⁺, ω⁻ the posterior
-        would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence, and with the step size that is best for the measure the
-        scale of the scores need not converge. `predict` uses the score, not the posterior, because the score is what
-        optimises the measure.
+        For two classes, the posterior is a nondecreasing function of the score (see
+        `quapy_nemsis.learners.calibration.TwoClassCalibration`). `fit` fits it to the scores of training rows or, with
+        fewer than ten rows per feature, of rows held out for tuning. For more classes it is softmax(T·f + offsets) of
+        the scores f (see `quapy_nemsis.learners.calibration.ClassCalibration`), fitted to rows held out for tuning. In a
+        stream, posteriors are fitted to the latest 4,096 points, scored before they were learned. With the logistic
+        reward and constant class gradients ω⁺, ω⁻ the posterior would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence,
+        and with the step size that is best for the measure the scale of the scores need not converge. `predict` uses
+        the score, not the posterior, because the score is what optimises the measure.
 
         Parameters
         ----------
@@ -418,12 +575,10 @@ class ProbabilisticOnlineClassifier(OnlineClassifier[S]):
 
         Returns
         -------
-        ndarray of shape (n_samples, 2)
-            Probabilities of the two classes, in the order of `classes_`.
+        ndarray of shape (n_samples, n_classes)
+            Probabilities of the classes, in the order of `classes_`.
         """
-        scores = self.decision_function(X)
-        positive = self.calibration_.posterior(scores)
-        return np.column_stack([1.0 - positive, positive])
+        return self.calibration_.probabilities(self.decision_function(X))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
@@ -436,11 +591,30 @@ class ProbabilisticOnlineClassifier(OnlineClassifier[S]):
         self.calibration_ = Calibration.from_arrays(part)
         part.finish()
 
-    def _calibrate(self, X: Any, positive: np.ndarray, tuned: Tuned[S] | None, rng: Any) -> None:
-        self.calibration_ = calibrate(self.state_, X, positive, tuned, rng)
+    def _calibrate(self, data: Data, tuned: Tuned[S] | None, rng: Any) -> None:
+        self.calibration_ = calibrate(self.state_, data, tuned, rng)
 
-    def _recalibrate(self, X: Any, positive: np.ndarray) -> None:
+    def _recalibrate(self, data: Data) -> None:
         newest = slice(-RECENT, None)
-        known = getattr(self, "calibration_", Calibration.of_nothing())
-        scores = quiet_scores(X[newest], self.coef_[0], self.intercept_[0])
-        self.calibration_ = known.extended(scores, positive[newest], self.state_.objective())
+        known = getattr(self, "calibration_", None)
+        scores = quiet_scores(data.X[newest], *self.model())
+        weights, measure = data.weights[newest], self.state_.objective()
+        self.calibration_ = Calibration.latest(
+            known, scores, data.labels[newest], weights, measure
+        )
+
+
+def _no_history(n_classes: int) -> dict[str, list[Any]]:
+    return {column: [] for column in (HISTORY if n_classes == 2 else CLASS_HISTORY)}
+
+
+def _without_zeros(
+    X: Any, labels: np.ndarray, weights: np.ndarray | None
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Rows, labels and weights without rows of weight 0, which are as good as absent."""
+    if weights is None:
+        return X, labels, UNWEIGHTED
+    if not weights.all():
+        kept = np.flatnonzero(weights)
+        return X[kept], labels[kept], weights[kept]
+    return X, labels, weights

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from quapy_nemsis.learners.scores import quiet_scores
 from quapy_nemsis.learners.state import MOST, Arrays, State
-from quapy_nemsis.learners.tuning import Tuned
+from quapy_nemsis.learners.tuning import Data, Tuned
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Valuation, get_measure
 from quapy_nemsis.measures.formulas import smoothing
 
@@ -23,20 +24,20 @@ _MOST_OF_A_CLASS = 50_000
 _SIGMOID_POINTS = 1000.0
 
 
-def sample_of_classes(
-    positive: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def sample_of_classes(data: Data, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Choose rows to calibrate on, at most 50,000 of each class, and count how many rows each one represents.
 
     The rows are in random order, because a stream that continues from them keeps only the last ones.
     """
     rows, weights = [], []
-    for members in (np.flatnonzero(positive), np.flatnonzero(~positive)):
+    for label in reversed(range(data.n_classes)):
+        members = np.flatnonzero(data.labels == label)
         taken = members
         if len(members) > _MOST_OF_A_CLASS:
             taken = rng.choice(members, _MOST_OF_A_CLASS, replace=False)
+        represented = np.full(len(taken), len(members) / max(len(taken), 1))
         rows.append(taken)
-        weights.append(np.full(len(taken), len(members) / max(len(taken), 1)))
+        weights.append(represented * data.weights[taken] if len(data.weights) else represented)
     order = rng.permutation(sum(map(len, rows)))
     return np.concatenate(rows)[order], np.concatenate(weights)[order]
 
@@ -109,56 +110,50 @@ def fit_platt(
 
 
 class Calibration:
-    """The share of positives as a nondecreasing function of the score.
-
-    With fewer than 1,000 points, the function is a sigmoid. Its slope is fitted. Its offset follows from the measure if
-    the class gradients a⁺ and a⁻ at perfect rates are both positive (as for BA and its mixtures with prevalence-only
-    measures): score 0 is then the threshold for class weights a⁺/p and a⁻/n, so the posterior odds there are
-    a⁻p/(a⁺n). Otherwise the offset is fitted too. A sigmoid suits the scores of a model that maximises likelihood. A
-    model that maximises another measure may have posteriors of any shape, and the only safe assumption is that they
-    increase with the score. From 1,000 points on, the function is therefore an isotonic regression on the labels and
-    on the sigmoid, which has a total weight of 1,000 points. No posterior is exactly 0 or 1.
+    """Posteriors from scores; `of` chooses the kind for two classes or for more.
 
     Parameters
     ----------
-    scores : ndarray of shape (n_samples,)
-        Scores.
-    positive : ndarray of bool of shape (n_samples,)
-        Whether each score belongs to a positive.
+    scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+        Scores: one for two classes, one for each of more classes.
+    labels : ndarray of shape (n_samples,)
+        Whether each score belongs to a positive, or the position of its class among more than two.
     weights : ndarray of shape (n_samples,), optional
         How many points each score represents; 1 by default.
     measure : Measure, optional
         The measure that the scores were learned for.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> scores = rng.normal(size=100_000)
-    >>> positive = rng.random(100_000) < scores.clip(0.0, 1.0)
-    >>> Calibration(scores, positive).posterior(np.array([-1.0, 0.5, 2.0])).round(1)
-    array([0. , 0.5, 1. ])
     """
 
     def __init__(
         self,
         scores: np.ndarray,
-        positive: np.ndarray,
+        labels: np.ndarray,
         weights: np.ndarray | None = None,
         measure: Measure | None = None,
     ):
         self.scores = scores
-        self.positive = positive
+        self.labels = labels
         self.weights = np.ones(len(scores)) if weights is None else weights
         self.measure = measure
 
-    @classmethod
-    def of_nothing(cls) -> Calibration:
-        """Empty calibration, before the first point."""
-        return cls(np.zeros(0), np.zeros(0, dtype=bool))
+    @staticmethod
+    def of(
+        scores: np.ndarray,
+        labels: np.ndarray,
+        weights: np.ndarray | None = None,
+        measure: Measure | None = None,
+    ) -> Calibration:
+        """Calibration for two classes, or for as many as there are columns of scores."""
+        kind = TwoClassCalibration if scores.ndim == 1 else ClassCalibration
+        return kind(scores, labels, weights, measure)
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Posterior probabilities, with a row for each score and a column for each class."""
+        raise TypeError(f"{type(self).__name__} is abstract")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The data that the calibration is fitted to, as arrays by name."""
-        arrays = {"scores": self.scores, "positive": self.positive, "weights": self.weights}
+        arrays = {"scores": self.scores, "labels": self.labels, "weights": self.weights}
         measure = self.measure
         if isinstance(measure, Valuation):
             arrays["level"], measure = np.array(measure.level), measure.measure
@@ -176,35 +171,66 @@ class Calibration:
                     f"{measure!r} cannot have a level; only pseudo-concave measures do"
                 )
             measure = measure.valuation(arrays.real("level"))
-        scores = arrays.take("scores", None)
-        positive = arrays.take("positive", len(scores), types=(np.bool_,))
+        two = arrays.n_classes == 2
+        scores = arrays.take("scores", *((None,) if two else (None, arrays.n_classes)))
+        labels = arrays.take("labels", len(scores), types=(np.bool_ if two else np.int32,))
         weights = arrays.take("weights", len(scores))
         if not (len(scores) and np.isfinite(scores).all()):
             raise ValueError("its calibration has no scores, or scores that are not finite")
+        if not (0 <= labels.min() and labels.max() < arrays.n_classes):
+            raise ValueError("its calibration has labels that are not among its classes")
         if not (weights.min() > 0 and weights.sum() < MOST):
             raise ValueError("the weights of its calibration points are not positive, or too large")
-        return cls(scores, positive, weights, measure)
+        return cls.of(scores, labels, weights, measure)
 
     def __getstate__(self) -> dict[str, Any]:
         """The data without the fitted functions, which are fitted again when needed."""
-        names = ("scores", "positive", "weights", "measure")
+        names = ("scores", "labels", "weights", "measure")
         return {name: getattr(self, name) for name in names}
 
-    def extended(
-        self, scores: np.ndarray, positive: np.ndarray, measure: Measure | None
+    @staticmethod
+    def latest(
+        known: Calibration | None,
+        scores: np.ndarray,
+        labels: np.ndarray,
+        weights: np.ndarray,
+        measure: Measure | None,
     ) -> Calibration:
         """Calibration on the latest 4,096 scores, after adding these as the newest."""
         last = slice(-RECENT, None)
-        return Calibration(
-            np.concatenate([self.scores[last], scores[last]])[last],
-            np.concatenate([self.positive[last], positive[last]])[last],
-            np.concatenate([self.weights[last], np.ones(len(scores))[last]])[last],
-            measure,
-        )
+        parts = [(scores, labels, weights if len(weights) else np.ones(len(scores)))]
+        if known is not None:
+            parts.insert(0, (known.scores, known.labels, known.weights))
+        columns = zip(*parts, strict=True)
+        joined = [np.concatenate([part[last] for part in column])[last] for column in columns]
+        return Calibration.of(*joined, measure)
+
+
+class TwoClassCalibration(Calibration):
+    """The share of positives as a nondecreasing function of the score.
+
+    With fewer than 1,000 points, the function is a sigmoid. Its slope is fitted. Its offset follows from the measure if
+    the class gradients a⁺ and a⁻ at perfect rates are both positive (as for BA and its mixtures with prevalence-only
+    measures): score 0 is then the threshold for class weights a⁺/p and a⁻/n, so the posterior odds there are
+    a⁻p/(a⁺n). Otherwise the offset is fitted too. A sigmoid suits the scores of a model that maximises likelihood. A
+    model that maximises another measure may have posteriors of any shape, and the only safe assumption is that they
+    increase with the score. From 1,000 points on, the function is therefore an isotonic regression on the labels and
+    on the sigmoid, which has a total weight of 1,000 points. No posterior is exactly 0 or 1.
+
+    The parameters are those of `Calibration`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=100_000)
+    >>> positive = rng.random(100_000) < scores.clip(0.0, 1.0)
+    >>> TwoClassCalibration(scores, positive).posterior(np.array([-1.0, 0.5, 2.0])).round(1)
+    array([0. , 0.5, 1. ])
+    """
 
     def _offset(self) -> float | None:
         """Log-odds of the posterior at score 0 if the measure determines them, otherwise None."""
-        n_pos, n_neg = self.weights[self.positive].sum(), self.weights[~self.positive].sum()
+        n_pos, n_neg = self.weights[self.labels].sum(), self.weights[~self.labels].sum()
         if not isinstance(self.measure, NestedMeasure) or min(n_pos, n_neg) == 0.0:
             return None
         total = n_pos + n_neg
@@ -215,7 +241,7 @@ class Calibration:
 
     @cached_property
     def _platt(self) -> tuple[float, float]:
-        return fit_platt(self.scores, self.positive, self.weights, self._offset())
+        return fit_platt(self.scores, self.labels, self.weights, self._offset())
 
     @cached_property
     def _curve(self) -> IsotonicRegression | None:
@@ -224,7 +250,7 @@ class Calibration:
             return None
         slope, offset = self._platt
         share = _SIGMOID_POINTS / total
-        target = (self.positive + share * expit(slope * self.scores + offset)) / (1.0 + share)
+        target = (self.labels + share * expit(slope * self.scores + offset)) / (1.0 + share)
         curve = IsotonicRegression(out_of_bounds="clip")
         return curve.fit(self.scores, target, sample_weight=self.weights)
 
@@ -235,24 +261,84 @@ class Calibration:
         slope, offset = self._platt
         return expit(slope * scores + offset)
 
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Posterior probabilities, with a row for each score and a column for each class."""
+        positive = self.posterior(scores)
+        return np.column_stack([1.0 - positive, positive])
+
+
+class ClassCalibration(Calibration):
+    """Posteriors of K classes, softmax(T·f + offsets), from their scores f.
+
+    If the measure determines the class gradients α at perfect rates (as BA and its mixtures do), equal scores mean equal
+    α_j·η_j/p_j, so the offsets are ln(p_j/α_j) plus a correction. For other measures (kld, nss) they are ln p_j plus a
+    correction. The temperature T and the corrections maximise the likelihood of the labels. The corrections have a
+    Gaussian prior around 0, so a class with few points keeps the offset that follows from the measure.
+
+    The parameters are those of `Calibration`.
+    """
+
+    def _prior(self) -> np.ndarray:
+        """Offsets that follow from the measure and the shares of the classes."""
+        n = self.scores.shape[1]
+        # Half a point for each class, so that a class that does not occur has a finite offset.
+        members = np.bincount(self.labels, self.weights, n) + 0.5
+        p = members / members.sum()
+        offsets = np.log(p)
+        if isinstance(self.measure, NestedMeasure):
+            alpha, _ = self.measure.gradients(np.ones(n), p, p, smoothing(members.sum()))
+            if alpha.min() > 0.0:
+                offsets -= np.log(alpha)
+        return offsets - offsets.mean()
+
+    @cached_property
+    def _fitted(self) -> tuple[float, np.ndarray]:
+        """Temperature and offsets."""
+        prior, rows, total = self._prior(), np.arange(len(self.labels)), self.weights.sum()
+        scale = max(float(np.std(self.scores)), 1e-300)
+        f = self.scores / scale
+
+        def loss(model: np.ndarray) -> tuple[float, np.ndarray]:
+            temperature, change = math.exp(model[0]), model[1:]
+            logits = temperature * f + prior + change
+            logs = log_softmax(logits, axis=1)
+            value = -self.weights @ logs[rows, self.labels] + 0.5 * change @ change / SPREAD**2
+            wrong = np.exp(logs)
+            wrong[rows, self.labels] -= 1.0
+            wrong *= self.weights[:, np.newaxis]
+            by_change = wrong.sum(axis=0) + change / SPREAD**2
+            slope = np.concatenate([[temperature * np.vdot(wrong, f)], by_change])
+            return value / total, slope / total
+
+        bounds = [(-12.0, 12.0), *[(None, None)] * f.shape[1]]
+        found = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds)
+        return math.exp(found.x[0]) / scale, prior + found.x[1:]
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Posterior probabilities, with a row for each score and a column for each class."""
+        temperature, offsets = self._fitted
+        return softmax(temperature * scores + offsets, axis=1)
+
+
+SPREAD = 1.0
+
 
 def calibrate(
-    state: State[Any],
-    X: Any,
-    positive: np.ndarray,
-    tuned: Tuned[Any] | None,
-    rng: np.random.Generator,
+    state: State[Any], data: Data, tuned: Tuned[Any] | None, rng: np.random.Generator
 ) -> Calibration:
     """Calibrate the scores of a state's model at the end of `fit`.
 
     The scores of held-out rows come from models other than the final one, and the scores of training rows come from
-    the final model itself. With many rows per feature, training rows give the better calibration. With few, their
-    scores are too optimistic, so held-out rows are used.
+    the final model itself. For more than two classes, held-out rows are used wherever there are any. For two classes
+    and many rows per feature, training rows give the better calibration. With few, their scores are too optimistic, so
+    held-out rows are used.
     """
-    if tuned is not None and X.shape[0] < 10 * X.shape[1]:
-        return Calibration(tuned.scores, tuned.positive, measure=state.objective())
-    sample, weights = sample_of_classes(positive, rng)
+    X, measure = data.X, state.objective()
+    if tuned is not None and (data.n_classes > 2 or X.shape[0] < 10 * X.shape[1]):
+        weights = tuned.weights if len(tuned.weights) else None
+        return Calibration.of(tuned.scores, tuned.labels, weights, measure)
+    sample, weights = sample_of_classes(data, rng)
     blocks = np.array_split(sample, len(sample) // 10_000 + 1)  # indexing copies rows
     model = state.model()
     scores = np.concatenate([quiet_scores(X[rows], *model) for rows in blocks])
-    return Calibration(scores, positive[sample], weights, state.objective())
+    return Calibration.of(scores, data.labels[sample], weights, measure)

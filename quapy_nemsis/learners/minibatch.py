@@ -18,14 +18,15 @@ from quapy_nemsis._validation import check_integer
 from quapy_nemsis.learners.base import OnlineClassifier, StepParameters
 from quapy_nemsis.learners.separation import SeparationOracle
 from quapy_nemsis.learners.state import (
+    UNWEIGHTED,
     Arrays,
     SingleState,
     StepSettings,
     averaged,
-    check_counted,
-    counted,
-    from_record,
+    check_tally,
+    flat,
     in_threads,
+    two_class_tally,
 )
 from quapy_nemsis.measures import Loss, Measure, get_loss
 
@@ -69,7 +70,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
     labels: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @classmethod
-    def start(cls, n_features: int, settings: MiniBatchSettings) -> Self:
+    def start(cls, n_features: int, n_classes: int, settings: MiniBatchSettings) -> Self:
         """State before the first point: zero weights."""
         v, total, previous = (np.zeros(n_features) for _ in range(3))
         return cls(settings, v, total, previous, NUMBERS.zeros())
@@ -94,9 +95,10 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         """Number of points seen, including those waiting."""
         return self.steps + len(self.labels)
 
-    def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned, and the sums of their rewards."""
-        return counted(self.numbers)
+    def tally(self) -> np.ndarray:
+        """Points learned, sums of their rewards and predicted points, in three rows, for each class."""
+        names = ("steps", "positives", "reward_pos", "reward_neg")
+        return two_class_tally(*(float(self.numbers[name]) for name in names))
 
     def objective(self) -> Loss:
         """The loss that the steps decrease."""
@@ -104,33 +106,40 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
 
     @classmethod
     def learn_together(
-        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
     ) -> list[bool]:
         """Let several learners learn the same rows independently; return for each whether it stayed finite."""
 
         def learn(group: Sequence[MiniBatchState]) -> np.ndarray:
-            return np.array([state.learn(rows, positive, order) for state in group])
+            return np.array([state.learn(rows, labels, order) for state in group])
 
         return in_threads(learn, states, len(order)).tolist()
 
-    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
+    def learn(
+        self, rows: Rows, labels: np.ndarray, order: np.ndarray, weights: np.ndarray = UNWEIGHTED
+    ) -> bool:
         """Learn the rows in the given order; return False if the weights became infinite or NaN."""
         begin = time.perf_counter()
         size = self.settings.buffer_size
         done = min(size - len(self.labels), len(order)) if len(self.labels) else 0
         if done:
-            self._wait(rows, positive, order[:done])
+            self._wait(rows, labels, order[:done])
             if len(self.labels) == size and self.waiting is not None:
                 if not self._step(self.waiting, self.labels, np.arange(size)):
                     return False
                 self.waiting, self.labels = None, self.labels[:0]
         while len(order) - done >= size:
             batch = order[done : done + size]
-            if not self._step(rows, positive[batch], batch):
+            if not self._step(rows, labels[batch], batch):
                 return False
             done += size
         if done < len(order):
-            self._wait(rows, positive, order[done:])
+            self._wait(rows, labels, order[done:])
         self.seconds += time.perf_counter() - begin
         return self.is_finite()
 
@@ -173,7 +182,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
 
     def is_finite(self) -> bool:
         """Whether every number of the state is finite."""
-        parts = (self.v, self.total, self.previous, from_record(self.numbers))
+        parts = (self.v, self.total, self.previous, flat(self.numbers).copy())
         return all(np.isfinite(part).all() for part in parts)
 
     def model(self) -> tuple[np.ndarray, float]:
@@ -199,7 +208,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
             "v": self.v,
             "total": self.total,
             "previous": self.previous,
-            "numbers": from_record(self.numbers),
+            "numbers": flat(self.numbers).copy(),
             "seconds": np.array(self.seconds),
             "labels": self.labels,
         }
@@ -236,7 +245,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
             or not np.isfinite(self.waiting.arrays[0] if self.waiting else 0).all()
         ):
             raise ValueError("its weights, estimates or waiting rows are not finite")
-        check_counted(*self.counted())
+        check_tally(self.tally())
         batches = float(self.numbers["batches"])
         if not (0 <= batches <= self.steps and batches.is_integer()):
             raise ValueError(f"it has taken {batches} steps on {self.steps} points")

@@ -6,27 +6,45 @@ import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from quapy_nemsis._jit import Record
+from quapy_nemsis._kernels import multiclass as class_kernel
 from quapy_nemsis._kernels import nemsis as kernel
 from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import check_bool, check_option, check_positive
-from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier, StepParameters
+from quapy_nemsis.learners.base import (
+    ProbabilisticOnlineClassifier,
+    StepParameters,
+    WeightParameters,
+)
 from quapy_nemsis.learners.state import (
+    MOST,
+    UNWEIGHTED,
     Arrays,
+    Model,
     SingleState,
     StepSettings,
     averaged,
-    check_counted,
-    counted,
-    from_record,
+    check_tally,
+    flat,
+    in_memory,
     in_threads,
+    laid_out,
     together,
+    two_class_tally,
+    weighted_mean,
 )
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
-from quapy_nemsis.measures.contract import THETA, measure_callback
+from quapy_nemsis.measures.contract import (
+    N_BLOCKS,
+    THETA,
+    class_callback,
+    measure_callback,
+    place,
+)
 from quapy_nemsis.surrogates import surrogate_code
 
 if TYPE_CHECKING:
@@ -62,7 +80,10 @@ class NemsisSettings(StepSettings):
 
 @dataclass
 class NemsisState(SingleState[NemsisSettings]):
-    """State of NEMSIS: weights, sums for the averaged model, counts, estimates (see `quapy_nemsis._kernels.nemsis`)."""
+    """State of NEMSIS: weights, sums for the averaged model, counts, estimates (see `quapy_nemsis._kernels.nemsis`).
+
+    This class is the state for two classes; `start` returns a `ClassNemsisState` for more.
+    """
 
     settings: NemsisSettings
     v: np.ndarray
@@ -72,27 +93,43 @@ class NemsisState(SingleState[NemsisSettings]):
     #: Time spent inside the kernel.
     seconds: float = 0.0
 
+    #: The numbers that the kernel keeps.
+    record: ClassVar[Record] = kernel.NUMBERS
+
     @classmethod
-    def start(cls, n_features: int, settings: NemsisSettings) -> Self:
+    def kind_for(cls, n_classes: int) -> type[NemsisState]:
+        """The class of states for a number of classes."""
+        return NemsisState if n_classes == 2 else ClassNemsisState
+
+    @classmethod
+    def shape_for(cls, n_features: int, n_classes: int) -> tuple[int, ...]:
+        """Shape of the weights."""
+        return (n_features,)
+
+    @classmethod
+    def start(cls, n_features: int, n_classes: int, settings: NemsisSettings) -> NemsisState:
         """State before the first point: zero weights."""
-        numbers = kernel.NUMBERS.zeros()
+        kind = cls.kind_for(n_classes)
+        numbers = kind.record.zeros(n_classes)
         numbers["scale"] = 1.0
-        v, correction, previous = (np.zeros(n_features) for _ in range(3))
-        return cls(settings, v, correction, previous, numbers)
+        shape = kind.shape_for(n_features, n_classes)
+        v, correction, previous = (np.zeros(shape) for _ in range(3))
+        return kind(settings, v, correction, previous, numbers)
 
     def copy(self) -> Self:
         """Independent copy."""
         arrays = ("v", "correction", "previous", "numbers")
-        return replace(self, **{name: getattr(self, name).copy() for name in arrays})
+        return replace(self, **{name: getattr(self, name).copy(order="K") for name in arrays})
 
     @property
     def steps(self) -> int:
         """Number of points learned."""
         return int(self.numbers["steps"])
 
-    def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned, and the sums of their rewards."""
-        return counted(self.numbers)
+    def tally(self) -> np.ndarray:
+        """Points learned, sums of their rewards and predicted points, in three rows, for each class."""
+        names = ("weight", "positives", "reward_pos", "reward_neg")
+        return two_class_tally(*(float(self.numbers[name]) for name in names))
 
     def objective(self) -> NestedMeasure:
         """The measure that the steps increase."""
@@ -100,7 +137,12 @@ class NemsisState(SingleState[NemsisSettings]):
 
     @classmethod
     def learn_together(
-        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
     ) -> list[bool]:
         """Let learners that have seen the same points learn the same rows; return for each whether it stayed finite.
 
@@ -108,7 +150,7 @@ class NemsisState(SingleState[NemsisSettings]):
         learn alone. Each row is read once per processor.
         """
         begin = time.perf_counter()
-        work = partial(_learn, rows, positive, order)
+        work = partial(type(states[0])._learn, rows, labels, order, weights)
         taken = work(states) if len(states) == 1 else in_threads(work, states, len(order))
         seconds = time.perf_counter() - begin
         for state in states:
@@ -118,23 +160,46 @@ class NemsisState(SingleState[NemsisSettings]):
             for count, state in zip(taken, states, strict=True)
         ]
 
+    @staticmethod
+    def _learn(
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray,
+        states: Sequence[NemsisState],
+    ) -> np.ndarray:
+        """Run the kernel; the number of rows that each learner took."""
+        measure = states[0].settings.measure
+        values, _, gradient = measure.functions
+        n_theta = len(measure.theta)
+        compiled = measure_callback(values, gradient, measure.affine, n_theta)
+        asks = np.zeros((len(states), THETA + n_theta))
+        asks[:, THETA:] = [state.settings.measure.theta for state in states]
+        options = np.array([state.settings.options() for state in states], dtype=kernel.OPTIONS)
+        taken = np.zeros(len(states), dtype=np.int64)
+        with together([(s.v, s.correction, s.previous, s.numbers) for s in states]) as tables:
+            kernel.nemsis(
+                rows, order, labels, weights, compiled.address, asks, options, *tables, taken
+            )
+        return taken
+
     def is_finite(self) -> bool:
         """Whether every number of the state is finite."""
-        parts = (self.v, self.correction, self.previous, from_record(self.numbers))
+        parts = (self.v, self.correction, self.previous, flat(self.numbers))
         return all(np.isfinite(part).all() for part in parts)
 
-    def model(self) -> tuple[np.ndarray, float]:
+    def model(self) -> Model:
         """Weights and intercept, averaged according to the settings."""
         n, average = self.numbers, self.settings.average
         if average == kernel.LAST or self.steps == 0:
-            return n["scale"] * self.v, float(n["intercept"])
+            return n["scale"] * self.v, n["intercept"].copy()[()]
         weights = n["scale_sum"] * self.v - self.correction
         intercept = n["intercept_sum"]
         if average == kernel.SUFFIX:
             weights = weights + self.previous
             intercept = intercept + n["intercept_previous"]
         count = sum(averaged(self.steps, average))
-        return weights / count, float(intercept / count)
+        return weights / count, intercept / count
 
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
@@ -152,23 +217,23 @@ class NemsisState(SingleState[NemsisSettings]):
         """Merge states that all learned further from the base; everything else is copied from the state `like`."""
         merged = like.copy()
         numbers = np.array([state.numbers for state in states])
-        for name in kernel.NUMBERS.sums:
+        for name in cls.record.sums:
             known = base.numbers[name] if base is not None else 0.0
-            merged.numbers[name] = known + (numbers[name] - known).sum()
+            merged.numbers[name] = known + (numbers[name] - known).sum(axis=0)
         merged.seconds = max(state.seconds for state in states)
         learned = np.array([state.steps - (base.steps if base else 0) for state in states])
         if not learned.any():  # for example in a level phase of SCAN
             return merged
         share = learned / learned.sum()
-        for name in kernel.NUMBERS.means:
-            merged.numbers[name] = share @ numbers[name]
-        merged.v = share @ np.array([state.numbers["scale"] * state.v for state in states])
+        for name in cls.record.means:
+            merged.numbers[name] = weighted_mean(share, numbers[name])
+        merged.v = weighted_mean(share, [state.numbers["scale"] * state.v for state in states])
         merged.numbers["scale"] = 1.0
-        merged.numbers["norm2"] = merged.v @ merged.v
+        merged.numbers["norm2"] = np.vdot(merged.v, merged.v)
         # Set the sums of both windows as if all iterates were equal to the mean of the averaged models.
         models = [state.model() for state in states]
-        weights = share @ np.array([weights for weights, _ in models])
-        intercept = float(share @ [intercept for _, intercept in models])
+        weights = weighted_mean(share, [weights for weights, _ in models])
+        intercept = weighted_mean(share, [intercept for _, intercept in models])
         now, past = averaged(merged.steps, merged.settings.average)
         merged.correction, merged.previous = -now * weights, past * weights
         merged.numbers["scale_sum"] = 0.0
@@ -182,46 +247,89 @@ class NemsisState(SingleState[NemsisSettings]):
             "v": self.v,
             "correction": self.correction,
             "previous": self.previous,
-            "numbers": from_record(self.numbers),
+            "numbers": flat(self.numbers).copy(),
             "seconds": np.array(self.seconds),
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, settings: NemsisSettings) -> Self:
+    def from_arrays(cls, arrays: Arrays, settings: NemsisSettings) -> NemsisState:
         """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
-        names = ("v", "correction", "previous")
-        v, correction, previous = (arrays.take(name, arrays.width) for name in names)
-        numbers = arrays.record("numbers", kernel.NUMBERS)
-        return cls(settings, v, correction, previous, numbers, arrays.real("seconds"))
+        kind = cls.kind_for(arrays.n_classes)
+        shape = kind.shape_for(arrays.width, arrays.n_classes)
+        v, correction, previous = (
+            arrays.take(name, *shape) for name in ("v", "correction", "previous")
+        )
+        numbers = arrays.record("numbers", kind.record)
+        return kind(settings, v, correction, previous, numbers, arrays.real("seconds"))
 
     def check(self) -> None:
         """Raise a ValueError if the parts of the state are inconsistent."""
         if not self.is_finite():
             raise ValueError("its weights or estimates are not finite")
-        check_counted(*self.counted())
+        tally = self.tally()
+        check_tally(tally)
+        steps, weight = float(self.numbers["steps"]), float(self.numbers["weight"])
+        if not (0 <= steps < MOST and steps.is_integer() and (steps > 0) == (weight > 0)):
+            raise ValueError(f"its number of points is {steps}, and their weight {weight}")
+        if abs(tally[0].sum() - weight) > 1e-6 * max(weight, 1.0):
+            raise ValueError(f"the weights of its classes do not add up to {weight}")
         if not self.numbers["scale"] > 0:
             raise ValueError(f"the scale of its weights is {self.numbers['scale']}, not positive")
 
 
-def _learn(
-    rows: Rows, positive: np.ndarray, order: np.ndarray, states: Sequence[NemsisState]
-) -> np.ndarray:
-    """Run the kernel; the number of rows that each learner took."""
-    measure = states[0].settings.measure
-    values, _, gradient = measure.functions
-    n_theta = len(measure.theta)
-    compiled = measure_callback(values, gradient, measure.affine, n_theta)
-    asks = np.zeros((len(states), THETA + n_theta))
-    asks[:, THETA:] = [state.settings.measure.theta for state in states]
-    options = np.array([state.settings.options() for state in states], dtype=kernel.OPTIONS)
-    taken = np.zeros(len(states), dtype=np.int64)
-    with together([(s.v, s.correction, s.previous, s.numbers) for s in states]) as tables:
-        kernel.nemsis(rows, order, positive, compiled.address, asks, options, *tables, taken)
-    return taken
+class ClassNemsisState(NemsisState):
+    """State of NEMSIS for more than two classes, with a row of weights for each class.
+
+    In memory, classes come first for dense rows and features come first for CSR rows, as the kernel needs them (see
+    `quapy_nemsis._kernels.rows.class_dots`). The shape of the arrays is the same.
+    """
+
+    record = class_kernel.NUMBERS
+
+    @classmethod
+    def shape_for(cls, n_features: int, n_classes: int) -> tuple[int, ...]:
+        """Shape of the weights."""
+        return n_classes, n_features
+
+    def tally(self) -> np.ndarray:
+        """Points learned, sums of their rewards and predicted points, in three rows, for each class."""
+        return np.array([self.numbers[name] for name in ("members", "rewards", "counted")])
+
+    @staticmethod
+    def _learn(
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray,
+        states: Sequence[NemsisState],
+    ) -> np.ndarray:
+        """Run the kernel; the number of rows that each learner took."""
+        measure, n_classes = states[0].settings.measure, len(states[0].v)
+        values, _, gradient = measure.class_form()
+        n_theta = len(measure.theta)
+        compiled = class_callback(values, gradient, measure.affine, n_theta)
+        theta = place(N_BLOCKS, 0, n_classes)
+        asks = np.zeros((len(states), theta + n_theta))
+        asks[:, theta:] = [state.settings.measure.theta for state in states]
+        options = np.array([state.settings.options() for state in states], dtype=kernel.OPTIONS)
+        taken, scratch = np.zeros(len(states), dtype=np.int64), np.zeros((3, n_classes))
+        for state in states:
+            state.v, state.correction, state.previous = (
+                laid_out(array, rows) for array in (state.v, state.correction, state.previous)
+            )
+        arrays = [
+            (*(in_memory(array, rows) for array in (s.v, s.correction, s.previous)), flat(s.numbers))
+            for s in states
+        ]
+        with together(arrays) as tables:
+            class_kernel.nemsis(
+                rows, order, labels, weights, compiled.address, asks, options, *tables, scratch, taken
+            )
+        return taken
 
 
 @dataclass(eq=False, repr=False)
-class NEMSISParameters(StepParameters):
+class NEMSISParameters(WeightParameters, StepParameters):
     """Parameters of NEMSIS, shared by the classifier and the QuaPy quantifier (see `NEMSISClassifier`)."""
 
     measure: str | Measure = "q"

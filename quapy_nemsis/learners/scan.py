@@ -10,22 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from quapy_nemsis._kernels.level import SUMS, level
+from quapy_nemsis._jit import Record
+from quapy_nemsis._kernels import level as kernel
+from quapy_nemsis._kernels import multiclass as class_kernel
 from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import check_integer, check_positive
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.nemsis import NEMSISParameters, NemsisSettings, NemsisState
 from quapy_nemsis.learners.state import (
     MOST,
+    UNWEIGHTED,
     Arrays,
+    Model,
     SingleState,
-    check_counted,
-    from_record,
+    check_tally,
+    flat,
+    in_memory,
     in_threads,
+    laid_out,
     prefixed,
     together,
+    two_class_tally,
 )
 from quapy_nemsis.measures import (
+    ClassRates,
     Measure,
     NestedMeasure,
     PseudoMeasure,
@@ -102,15 +110,22 @@ class ScanState(SingleState[ScanSettings]):
     judged: int = 0
     #: The model that a level phase evaluates, and its rewards so far.
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    intercept: float = 0.0
-    sums: np.ndarray = field(default_factory=SUMS.zeros)
+    intercept: Any = 0.0
+    sums: np.ndarray = field(default_factory=kernel.SUMS.zeros)
 
     @classmethod
-    def start(cls, n_features: int, settings: ScanSettings) -> Self:
+    def start(cls, n_features: int, n_classes: int, settings: ScanSettings) -> Self:
         """State before the first point: zero weights, level 0."""
-        state = cls(settings, NemsisState.start(n_features, settings.at_level(0.0)))
+        state = cls(settings, NemsisState.start(n_features, n_classes, settings.at_level(0.0)))
         state.left = settings.phase_length(*state.phase)
+        state.intercept = state.model()[1]
+        state.sums = record_for(n_classes).zeros(n_classes)
         return state
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return self.nemsis.tally().shape[1]
 
     def adopt(self, settings: ScanSettings) -> None:
         """Continue with other settings; values that these leave open (NaN) stay as they are."""
@@ -147,15 +162,15 @@ class ScanState(SingleState[ScanSettings]):
         """Number of the epoch, and whether it is in its learning phase."""
         return len(self.levels), self.learning
 
-    def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned, and the sums of their rewards."""
-        return self.nemsis.counted()
+    def tally(self) -> np.ndarray:
+        """Points learned, sums of their rewards and predicted points, in three rows, for each class."""
+        return self.nemsis.tally()
 
     def place(self) -> tuple[int, ...]:
         """Position in the stream; learners at the same position can learn together."""
         return self.t, self.steps, *self.phase, self.left
 
-    def model(self) -> tuple[np.ndarray, float]:
+    def model(self) -> Model:
         """Weights and intercept, averaged according to the settings."""
         return self.nemsis.model()
 
@@ -169,7 +184,12 @@ class ScanState(SingleState[ScanSettings]):
 
     @classmethod
     def learn_together(
-        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
     ) -> list[bool]:
         """Let learners in the same phase learn the same rows; return for each whether it stayed finite.
 
@@ -183,9 +203,9 @@ class ScanState(SingleState[ScanSettings]):
             part = order[done : done + going[0].left]
             if going[0].learning:
                 inner = [state.nemsis for state in going]
-                stayed = NemsisState.learn_together(inner, rows, positive, part)
+                stayed = NemsisState.learn_together(inner, rows, labels, part, weights)
             else:
-                stayed = cls._evaluate_together(going, rows, positive, part)
+                stayed = cls._evaluate_together(going, rows, labels, part, weights)
             done += len(part)
             for i, stays in zip(alive, stayed, strict=True):
                 fine[i] = stays
@@ -196,27 +216,30 @@ class ScanState(SingleState[ScanSettings]):
 
     @staticmethod
     def _evaluate_together(
-        states: Sequence[ScanState], rows: Rows, positive: np.ndarray, part: np.ndarray
+        states: Sequence[ScanState],
+        rows: Rows,
+        labels: np.ndarray,
+        part: np.ndarray,
+        weights: np.ndarray,
     ) -> list[bool]:
         """Add up the rewards of the rows without learning them; return for each learner whether it stayed finite."""
-        common = states[0].settings.steps
+        common, n_classes = states[0].settings.steps, states[0].n_classes
+        options = (common.reward, common.counts, common.reward_bound)
 
         def evaluate(several: Sequence[ScanState]) -> np.ndarray:
             intercepts = np.array([state.intercept for state in several])
             taken = np.zeros(len(several), dtype=np.int64)
-            with together([(s.weights, s.sums) for s in several]) as (weights, sums):
-                level(
-                    rows,
-                    part,
-                    positive,
-                    common.reward,
-                    common.counts,
-                    common.reward_bound,
-                    weights,
-                    intercepts,
-                    sums,
-                    taken,
-                )
+            data = (rows, part, labels, weights, *options)
+            if n_classes == 2:
+                with together([(s.weights, s.sums) for s in several]) as (models, sums):
+                    kernel.level(*data, models, intercepts, sums, taken)
+                return taken
+            for state in several:
+                state.weights = laid_out(state.weights, rows)
+            arrays = [(in_memory(s.weights, rows), flat(s.sums)) for s in several]
+            scratch = np.zeros((2, n_classes))
+            with together(arrays) as (models, sums):
+                class_kernel.level(*data, models, intercepts, sums, scratch, taken)
             return taken
 
         begin = time.perf_counter()
@@ -231,7 +254,7 @@ class ScanState(SingleState[ScanSettings]):
         """Move to the next phase."""
         if self.learning:
             self.weights, self.intercept = self.model()
-            self.sums = SUMS.zeros()
+            self.sums = record_for(self.n_classes).zeros(self.n_classes)
         else:
             self.level = self._new_level()
             self.levels.append(self.level)
@@ -239,18 +262,34 @@ class ScanState(SingleState[ScanSettings]):
         self.learning = not self.learning
         self.left = self.settings.phase_length(*self.phase)
 
+    def level_tally(self) -> np.ndarray:
+        """Points of the level phase, sums of their rewards and predicted points, in three rows, for each class."""
+        if self.n_classes > 2:
+            return np.array([self.sums[name] for name in class_kernel.SUMS.sums])
+        reward_pos, positives, reward_neg, negatives = self.sums.item()
+        return two_class_tally(positives + negatives, positives, reward_pos, reward_neg)
+
     def _new_level(self) -> float:
         """P_class/P_quant of the evaluated model (line 19), or the old level if a class did not occur.
 
-        With surrogate rewards the ratio may be below 0 or above its value at perfect rates, so it is clipped to that
-        range.
+        The recalls are those of the level phase, the shares of the classes those of all points learned. With surrogate
+        rewards the ratio may be below 0 or above its value at perfect rates, so it is clipped to that range.
         """
-        reward_pos, positives, reward_neg, negatives = self.sums.item()
-        if min(positives, negatives) == 0.0:
+        found, running, measure = self.level_tally(), self.rates(), self.settings.measure
+        if found[0].min() == 0.0:
             return self.level
-        measure, (_, _, p, eps) = self.settings.measure, self.rates()
-        highest = measure.value(1.0, 1.0, p, eps)
-        reached = measure.value(reward_pos / positives, reward_neg / negatives, p, eps)
+        if isinstance(running, ClassRates):
+            p, seen = running.p, ClassRates.of(*found)
+            # The counts that the recalls imply at the shares p, with misses spread evenly where these differ.
+            change = p - seen.p
+            missed = change * (1.0 - seen.R) / (len(p) - 1)
+            counted = seen.q + change * seen.R + missed.sum() - missed
+            highest = measure.class_value(np.ones(len(p)), p, p, running.eps)
+            reached = measure.class_value(seen.R, counted, p, running.eps)
+        else:
+            recall_neg, recall_pos = found[1] / found[0]
+            highest = measure.value(1.0, 1.0, running.p, running.eps)
+            reached = measure.value(recall_pos, recall_neg, running.p, running.eps)
         return min(max(reached, 0.0), highest)
 
     @classmethod
@@ -276,7 +315,7 @@ class ScanState(SingleState[ScanSettings]):
         merged.level = float(np.average(levels, weights=points))
         merged.nemsis.settings = merged.settings.at_level(merged.level)
         if not merged.learning:
-            for name in SUMS.sums:
+            for name in record_for(merged.n_classes).sums:
                 known = start.sums[name] if start else 0.0
                 merged.sums[name] = known + sum(state.sums[name] - known for state in here)
             if start is None:
@@ -294,7 +333,7 @@ class ScanState(SingleState[ScanSettings]):
             "judged": np.array(self.judged, dtype=np.int64),
             "weights": self.weights,
             "intercept": np.array(self.intercept),
-            "sums": from_record(self.sums),
+            "sums": flat(self.sums).copy(),
         }
 
     @classmethod
@@ -312,27 +351,37 @@ class ScanState(SingleState[ScanSettings]):
             bool(arrays.count("learning")),
             arrays.count("left"),
             arrays.count("judged"),
-            arrays.take("weights", None),
-            arrays.real("intercept"),
-            arrays.record("sums", SUMS),
+            arrays.take("weights", *[None] * arrays.arrays.get("weights", np.zeros(0)).ndim),
+            arrays.take("intercept", *nemsis.model()[1].shape)[()],
+            arrays.record("sums", record_for(arrays.n_classes)),
         )
 
     def check(self) -> None:
         """Raise a ValueError if the parts of the state are inconsistent."""
         self.nemsis.check()
-        numbers = [*self.weights, self.intercept, self.level, *self.levels, *self.sums.item()]
+        numbers = [
+            *np.ravel(self.weights),
+            *np.ravel(self.intercept),
+            self.level,
+            *self.levels,
+            *flat(self.sums),
+        ]
         if not np.isfinite(numbers).all():
             raise ValueError("its levels, or the model that it evaluates, are not finite")
         if min(self.level, *self.levels, 0.0) < 0:
             raise ValueError("its levels are negative")
         if len(self.levels) > self.judged:
             raise ValueError("it has seen fewer points than its levels need")
-        reward_pos, positives, reward_neg, negatives = self.sums.item()
-        check_counted(positives, negatives, reward_pos, reward_neg)
+        check_tally(self.level_tally())
         # The evaluated model exists from the first level phase on.
-        width = len(self.nemsis.v)
-        if len(self.weights) not in ((0, width) if self.learning else (width,)):
+        shapes = [self.nemsis.v.shape, *([(0,)] if self.learning else [])]
+        if self.weights.shape not in shapes:
             raise ValueError("the model that it evaluates has a different number of features")
+
+
+def record_for(n_classes: int) -> Record:
+    """The numbers that a level phase keeps."""
+    return kernel.SUMS if n_classes == 2 else class_kernel.SUMS
 
 
 @dataclass(eq=False, repr=False)

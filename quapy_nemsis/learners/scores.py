@@ -9,12 +9,19 @@ import scipy.sparse
 
 
 def linear_scores(X: Any, weights: np.ndarray, intercept: Any) -> np.ndarray:
-    """Scores w·x + b of all rows, for one model or for several whose weights are the columns of a matrix."""
-    return X @ weights + intercept
+    """Scores w·x + b of all rows: a vector for a vector of weights, a column for each row of a matrix of weights."""
+    return X @ weights.T + intercept
 
 
-def quiet_scores(X: Any, weights: np.ndarray, intercept: float) -> np.ndarray:
+def quiet_scores(X: Any, weights: np.ndarray, intercept: Any) -> np.ndarray:
     """Scores of one model without BLAS: its threads spin for a while, and in a stream would slow down the reader."""
     if scipy.sparse.issparse(X):
         return linear_scores(X, weights, intercept)
+    if weights.ndim == 2:
+        return np.einsum("ij,kj->ik", X, weights) + intercept
     return np.einsum("ij,j->i", X, weights) + intercept
+
+
+def predicted_codes(scores: np.ndarray) -> np.ndarray:
+    """Positions of the predicted classes: score above 0 of two classes, highest score of more (of equals, the first)."""
+    return np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.intp)

@@ -16,7 +16,7 @@ import numpy as np
 from quapy_nemsis._jit import Record
 from quapy_nemsis._kernels import nemsis as kernel
 from quapy_nemsis._kernels.rows import Rows
-from quapy_nemsis.measures import Measure, Rates
+from quapy_nemsis.measures import ClassRates, Measure, Rates
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,6 +28,12 @@ MOST = 2**53
 _LEAST_REWARD = -1e100
 # With fewer points than this, summed over all learners, threads cost more time than they save.
 _WORTH_THREADS = 20_000
+
+
+#: Weights of rows that have none.
+UNWEIGHTED: np.ndarray = np.zeros(0)
+#: Weights and intercept: a vector and a number for two classes, a row and a number for each of more classes.
+Model = tuple[np.ndarray, Any]
 
 
 class Settings(Protocol):
@@ -86,32 +92,43 @@ class State(Protocol[S]):
         """The learner's checked parameters, with every value chosen."""
 
     @classmethod
-    def start(cls, n_features: int, settings: S) -> Self:
+    def start(cls, n_features: int, n_classes: int, settings: S) -> Self:
         """State before the first point."""
 
     def adopt(self, settings: S) -> None:
         """Continue with other settings; values that these leave open (NaN) stay as they are."""
 
-    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
-        """Learn the rows in the given order; return False if the weights became infinite or NaN."""
+    def learn(
+        self, rows: Rows, labels: np.ndarray, order: np.ndarray, weights: np.ndarray = UNWEIGHTED
+    ) -> bool:
+        """Learn the rows in the given order; return False if the weights became infinite or NaN.
+
+        Labels are bool for two classes, and the positions of the classes (int32) for more. There is one weight for
+        each row, or none.
+        """
 
     @classmethod
     def learn_together(
-        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
     ) -> list[bool]:
         """Let learners that have seen the same points learn the same rows; return for each whether it stayed finite.
 
         Each learns exactly what it would learn alone.
         """
 
-    def model(self) -> tuple[np.ndarray, float]:
+    def model(self) -> Model:
         """Weights and intercept, averaged according to the settings."""
 
-    def rates(self) -> Rates:
-        """Running estimates of the mean rewards."""
+    def rates(self) -> Rates | ClassRates:
+        """Running estimates of the mean rewards and, for more than two classes, of the counted prevalences."""
 
-    def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned, and the sums of their rewards."""
+    def tally(self) -> np.ndarray:
+        """Points learned, sums of their rewards and predicted points, in three rows, for each class."""
 
     def place(self) -> tuple[int, ...]:
         """Position in the stream; learners at the same position can learn together."""
@@ -181,25 +198,31 @@ class SingleState(Generic[S]):
         """Position in the stream; learners at the same position can learn together."""
         return self.t, self.steps
 
-    def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned from, and the sums of their rewards."""
+    def tally(self) -> np.ndarray:
+        """Points learned, sums of their rewards and predicted points, in three rows, for each class."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
-    def rates(self) -> Rates:
-        """Running estimates of the mean rewards."""
-        positives, negatives, reward_pos, reward_neg = self.counted()
-        return Rates.of(reward_pos, positives, reward_neg, negatives)
+    def rates(self) -> Rates | ClassRates:
+        """Running estimates of the mean rewards and, for more than two classes, of the counted prevalences."""
+        return rates_of(self.tally())
 
     @classmethod
     def learn_together(
-        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
     ) -> list[bool]:
         """Let learners that have seen the same points learn the same rows; for each, whether it stayed finite."""
         raise TypeError(f"{cls.__name__} is abstract")
 
-    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
+    def learn(
+        self, rows: Rows, labels: np.ndarray, order: np.ndarray, weights: np.ndarray = UNWEIGHTED
+    ) -> bool:
         """Learn the rows in the given order; return False if the weights became infinite or NaN."""
-        return self.learn_together([self], rows, positive, order)[0]
+        return self.learn_together([self], rows, labels, order, weights)[0]
 
     def details(self) -> dict[str, Any]:
         """Empty, as a rule: a state has nothing to show beyond weights and estimates."""
@@ -225,10 +248,12 @@ class Arrays:
         Arrays by name.
     width : int
         Number of features.
+    n_classes : int
+        Number of classes.
     """
 
-    def __init__(self, arrays: dict[str, np.ndarray], width: int):
-        self.arrays, self.width = dict(arrays), width
+    def __init__(self, arrays: dict[str, np.ndarray], width: int, n_classes: int):
+        self.arrays, self.width, self.n_classes = dict(arrays), width, n_classes
 
     def take(self, name: str, *shape: int | None, types: tuple[type, ...] = (np.float64,)) -> Any:
         """Take out an array of the given shape, in which None allows any length."""
@@ -254,7 +279,10 @@ class Arrays:
     def columns(self, names: tuple[str, ...]) -> dict[str, list[Any]]:
         """Take out columns of numbers of equal length, as a list for each name."""
         numbers = (np.float64, np.int64, np.int32)
-        columns = {name: self.take(name, None, types=numbers) for name in names}
+        columns = {
+            name: self.take(name, *[None] * self.arrays.get(name, np.zeros(0)).ndim, types=numbers)
+            for name in names
+        }
         self.finish()
         if len({len(column) for column in columns.values()}) > 1:
             raise ValueError(f"{', '.join(names)} differ in length")
@@ -262,8 +290,8 @@ class Arrays:
 
     def record(self, name: str, record: Record) -> np.ndarray:
         """Take out a record of named numbers."""
-        found = self.take(name, len(record.dtype.names or ()))
-        return found.view(record.dtype).reshape(())
+        dtype = record.dtype_for(self.n_classes)
+        return self.take(name, dtype.itemsize // 8).view(dtype).reshape(())
 
     def real(self, name: str, finite: bool = True) -> float:
         """Take out a single number."""
@@ -284,7 +312,7 @@ class Arrays:
         begin = f"{prefix}."
         names = [name for name in self.arrays if name.startswith(begin)]
         inner = {name.removeprefix(begin): self.arrays.pop(name) for name in names}
-        return Arrays(inner, self.width)
+        return Arrays(inner, self.width, self.n_classes)
 
     def finish(self) -> None:
         """Raise a ValueError if arrays are left that were not taken out."""
@@ -302,9 +330,25 @@ def columns_to_arrays(columns: dict[str, list[Any]]) -> dict[str, np.ndarray]:
     return {name: np.array(column) for name, column in columns.items()}
 
 
-def from_record(numbers: np.ndarray) -> np.ndarray:
-    """Convert a record to an array of its numbers, in the order of its fields."""
-    return numbers.reshape(1).view(np.float64).copy()
+def flat(numbers: np.ndarray) -> np.ndarray:
+    """View of the numbers of a record, in the order of its fields."""
+    return numbers.reshape(1).view(np.float64)
+
+
+def laid_out(weights: np.ndarray, rows: Rows) -> np.ndarray:
+    """Weights of K classes, in the memory order that kernels need for these rows; copied only if it differs."""
+    return np.asarray(weights, order="F" if len(rows.arrays) == 3 else "C")
+
+
+def in_memory(weights: np.ndarray, rows: Rows) -> np.ndarray:
+    """View of weights that are `laid_out`, with its axes in the order of memory."""
+    return weights.T if len(rows.arrays) == 3 else weights
+
+
+def weighted_mean(shares: np.ndarray, arrays: Sequence[Any]) -> Any:
+    """Mean of arrays of any equal shape, or of numbers, weighted by shares that sum to 1."""
+    stacked = np.array(arrays)
+    return (shares @ stacked.reshape(len(shares), -1)).reshape(stacked.shape[1:])[()]
 
 
 @contextmanager
@@ -333,20 +377,31 @@ def in_threads(
         return np.concatenate(list(pool.map(work, groups)))
 
 
-def counted(numbers: np.ndarray) -> tuple[float, float, float, float]:
-    """Numbers of positives and negatives in a record, and the sums of their rewards."""
-    positives = float(numbers["positives"])
-    negatives = float(numbers["steps"]) - positives
-    return positives, negatives, float(numbers["reward_pos"]), float(numbers["reward_neg"])
+def two_class_tally(
+    total: float, positives: float, reward_pos: float, reward_neg: float
+) -> np.ndarray:
+    """Tally of two classes: a point of a class that is not counted for it is counted for the other."""
+    members = np.array([total - positives, positives])
+    rewards = np.array([reward_neg, reward_pos])
+    return np.array([members, rewards, rewards + (members - rewards)[::-1]], dtype=float)
 
 
-def check_counted(positives: float, negatives: float, reward_pos: float, reward_neg: float) -> None:
+def rates_of(tally: np.ndarray) -> Rates | ClassRates:
+    """Rates from a tally of points, rewards and predicted points of each class."""
+    if tally.shape[1] > 2:
+        return ClassRates.of(*tally)
+    (negatives, positives), (reward_neg, reward_pos), _ = tally.tolist()
+    return Rates.of(reward_pos, positives, reward_neg, negatives)
+
+
+def check_tally(tally: np.ndarray) -> None:
     """Raise a ValueError for impossible class counts, or for sums of rewards (at most 1 each) that do not fit them."""
-    for count, rewards in ((positives, reward_pos), (negatives, reward_neg)):
-        if not (0 <= count < MOST and float(count).is_integer()):
+    members, rewards, _ = tally
+    for count, sum_of_rewards in zip(members.tolist(), rewards.tolist(), strict=True):
+        if not 0 <= count < MOST:
             raise ValueError(f"its number of points of a class is {count}")
-        if not _LEAST_REWARD < rewards <= count * (1.0 + 1e-9):
-            raise ValueError(f"its {count} points of a class cannot have rewards of {rewards}")
+        if not _LEAST_REWARD < sum_of_rewards <= count * (1.0 + 1e-9):
+            raise ValueError(f"its {count} points of a class cannot have rewards of {sum_of_rewards}")
 
 
 def averaged(steps: int, average: int) -> tuple[int, int]:

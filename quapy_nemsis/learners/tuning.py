@@ -4,7 +4,7 @@ In `fit`, candidates are trained on one part of the rows and evaluated on held-o
 would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
 already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
 candidates are cross-validated on up to five folds. At most 200,000 rows are used, four fifths of them for training, in
-as many passes as `fit` makes but at most five. The worse candidates are dropped after the first and the second pass.
+as many passes as `fit` makes but, for two classes, at most five. The worse candidates are dropped after the first and the second pass.
 The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step
 sizes are multiples of 1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -26,9 +26,18 @@ import scipy.sparse
 
 from quapy_nemsis._kernels.rows import Rows, as_rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
-from quapy_nemsis.learners.scores import linear_scores
-from quapy_nemsis.learners.state import Arrays, S, State, check_counted, prefixed
-from quapy_nemsis.measures import BA, Measure, Rates
+from quapy_nemsis.learners.scores import linear_scores, predicted_codes
+from quapy_nemsis.learners.state import (
+    UNWEIGHTED,
+    Arrays,
+    Model,
+    S,
+    State,
+    check_tally,
+    prefixed,
+    rates_of,
+)
+from quapy_nemsis.measures import BA, ClassRates, Measure, Rates
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -49,35 +58,38 @@ class CandidateScores:
 
     Parameters
     ----------
-    positives, negatives : float, or ndarray of shape (n_folds,)
-        Number of evaluated rows of each class.
-    hits_pos, hits_neg : ndarray of shape (n_candidates,) or (n_folds, n_candidates)
-        How many of these rows each candidate classified correctly.
+    members : ndarray of shape (n_folds, n_classes)
+        Number (or weight) of the evaluated rows of each class.
+    hits, counted : ndarray of shape (n_folds, n_candidates, n_classes)
+        How many rows of each class each candidate classified correctly, and how many it put into each class.
     """
 
-    def __init__(self, positives: Any, negatives: Any, hits_pos: np.ndarray, hits_neg: np.ndarray):
-        self.positives, self.negatives = np.atleast_1d(positives), np.atleast_1d(negatives)
-        self.hits_pos, self.hits_neg = np.atleast_2d(hits_pos), np.atleast_2d(hits_neg)
+    def __init__(self, members: np.ndarray, hits: np.ndarray, counted: np.ndarray):
+        self.members, self.hits, self.counted = members, hits, counted
 
     def values(self, measure: Measure) -> np.ndarray:
         """Value of the measure for each candidate, at its rates over all folds."""
-        positives, negatives = float(self.positives.sum()), float(self.negatives.sum())
-        hits = zip(self.hits_pos.sum(axis=0), self.hits_neg.sum(axis=0), strict=True)
+        members = self.members.sum(axis=0)
+        found = zip(self.hits.sum(axis=0), self.counted.sum(axis=0), strict=True)
         return np.array(
-            [measure.value(*Rates.of(P, positives, N, negatives)) for P, N in hits], dtype=float
+            [measure.at(rates_of(np.array([members, *both], dtype=float))) for both in found],
+            dtype=float,
         )
 
     def count_errors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean of |FN − FP|/|S| over the folds for each candidate, and its standard error.
+        """Mean over the folds of ½Σ|q − p|, the share of rows counted wrongly, and its standard error.
 
-        Each fold has its own learners, and their errors could cancel if the folds were counted together.
+        For two classes that is |FN − FP|/|S|. Each fold has its own learners, and their errors could cancel if the folds
+        were counted together.
         """
-        total = np.maximum(self.positives + self.negatives, 1.0)[:, np.newaxis]
-        misses = self.positives[:, np.newaxis] - self.hits_pos
-        alarms = self.negatives[:, np.newaxis] - self.hits_neg
+        total = self.members.sum(axis=1)[:, np.newaxis, np.newaxis]
+        total = np.where(total > 0, total, 1.0)
+        misses = self.members[:, np.newaxis] - self.hits
+        alarms = self.counted - self.hits
         error = (misses - alarms) / total
         variance = np.maximum((misses + alarms) / total - error**2, 0) / total
-        return np.abs(error).mean(axis=0), np.sqrt(variance.mean(axis=0) / len(total))
+        deviation = np.sqrt(variance.mean(axis=0) / len(total))
+        return np.abs(error).mean(axis=0).sum(axis=-1) / 2, deviation.sum(axis=-1) / 2
 
     def ranking(self, measure: Measure) -> np.ndarray:
         """Score of each candidate; higher is better. It is the value of the measure, negated if lower is better.
@@ -104,9 +116,10 @@ class Tuned(Generic[S]):
     #: Per candidate: eta0, radius, and the value of the measure and ba when it was last evaluated. The latter are NaN
     #: if the candidate diverged before that.
     table: dict[str, list[float]]
-    #: Scores of held-out rows under the winner's settings, and whether these rows are positive.
+    #: Scores of held-out rows under the winner's settings, and the labels and weights of these rows.
     scores: np.ndarray
-    positive: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
 
 
 def _mean_square(X: Any) -> float:
@@ -134,55 +147,90 @@ def table_of(settings: Sequence[S], scores: np.ndarray) -> dict[str, list[float]
     }
 
 
+@dataclass(frozen=True)
+class Data:
+    """Checked rows with their labels (bool for two classes, positions of the classes for more) and weights, if any."""
+
+    X: Any
+    labels: np.ndarray
+    n_classes: int
+    weights: np.ndarray = field(default_factory=lambda: UNWEIGHTED)
+
+    def rarest(self) -> float:
+        """Share of the rarest class."""
+        if self.n_classes == 2:
+            share = self.labels.mean()
+            return float(min(share, 1.0 - share))
+        counts = np.bincount(self.labels, minlength=self.n_classes)
+        return float(counts[counts > 0].min() / len(self.labels))
+
+
 class _Fold(Generic[S]):
     """Training rows and held-out rows, with one learner per candidate."""
 
-    def __init__(
-        self, X: Any, positive: np.ndarray, rows: Rows, used: np.ndarray, held: np.ndarray
-    ):
-        self.rows, self.positive = rows, positive
-        self.train = used[~held]
-        self.X_held, self.y_held = X[used[held]], positive[used[held]]
+    def __init__(self, data: Data, rows: Rows, used: np.ndarray, held: np.ndarray):
+        self.data, self.rows, self.train = data, rows, used[~held]
+        self.X_held, self.y_held = data.X[used[held]], data.labels[used[held]]
+        self.weights_held = data.weights[used[held]] if len(data.weights) else UNWEIGHTED
         self.states: dict[int, State[S]] = {}
 
     def learn(self, rng: np.random.Generator) -> set[int]:
         """Let the candidates make one pass; return those whose weights became infinite or NaN."""
         order = rng.permutation(self.train)
         states = list(self.states.values())
-        stayed = states[0].learn_together(states, self.rows, self.positive, order)
+        stayed = states[0].learn_together(
+            states, self.rows, self.data.labels, order, self.data.weights
+        )
         return {k for k, fine in zip(self.states, stayed, strict=True) if not fine}
 
-    def scores(self) -> np.ndarray:
-        """Scores of the held-out rows, with one column per candidate."""
+    def evaluate(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Held-out rows of each class and, for each candidate, its hits and counts of each class."""
+        if self.data.n_classes == 2:
+            predicted = list((self._two_class_scores() > 0).T)
+        else:
+            # One candidate after the other: the scores of all could fill the memory.
+            predicted = [predicted_codes(self.scores(k)) for k in self.states]
+
+        def count(codes: np.ndarray, which: Any = slice(None)) -> np.ndarray:
+            weights = self.weights_held[which] if len(self.weights_held) else None
+            return np.bincount(codes[which], weights, self.data.n_classes)
+
+        hits = [count(self.y_held, found == self.y_held) for found in predicted]
+        return count(self.y_held), np.array(hits), np.array([count(found) for found in predicted])
+
+    def scores(self, k: int) -> np.ndarray:
+        """Scores of the held-out rows by a candidate."""
+        if self.data.n_classes == 2:
+            return self._two_class_scores()[:, list(self.states).index(k)]
+        return linear_scores(self.X_held, *self.states[k].model())
+
+    def _two_class_scores(self) -> np.ndarray:
+        """Scores of the held-out rows by all candidates, in columns, from one product of matrices."""
         models = [state.model() for state in self.states.values()]
         weights = np.column_stack([weights for weights, _ in models])
-        return linear_scores(self.X_held, weights, np.array([b for _, b in models]))
+        return linear_scores(self.X_held, weights.T, np.array([b for _, b in models]))
 
     def keep(self, kept: set[int]) -> None:
         """Keep these candidates and drop the others."""
         self.states = {k: state for k, state in self.states.items() if k in kept}
 
 
-def _folds(
-    X: Any, positive: np.ndarray, prevalence_only: bool, rng: np.random.Generator
-) -> list[_Fold[Any]]:
+def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
     """Make folds that each hold out a fifth of the rows, as many as the evaluation needs."""
-    share = positive.mean()
     least = _HELD_PREVALENCE_ONLY if prevalence_only else _HELD_LEAST
-    wanted = int(min(max(_HELD_RARE / min(share, 1.0 - share), least), _HELD_MOST))
-    used = rng.permutation(len(positive))[: _MOST_ROWS + wanted]
-    # Each fold takes every fifth row of the rows sorted by class, so that all have the same share of positives.
-    used = used[np.argsort(positive[used], kind="stable")]
+    wanted = int(min(max(_HELD_RARE / data.rarest(), least), _HELD_MOST))
+    used = rng.permutation(len(data.labels))[: _MOST_ROWS + wanted]
+    # Each fold takes every fifth row of the rows sorted by class, so that all have the same shares of the classes.
+    used = used[np.argsort(data.labels[used], kind="stable")]
     n_folds = min(max(round(wanted * _FIFTHS / len(used)), 1), _FIFTHS)
     if len(used) > _SMALL:
         n_folds = min(n_folds, 2)
-    rows, fifth = as_rows(X), np.arange(len(used)) % _FIFTHS
-    return [_Fold(X, positive, rows, used, fifth == k) for k in range(n_folds)]
+    rows, fifth = as_rows(data.X), np.arange(len(used)) % _FIFTHS
+    return [_Fold(data, rows, used, fifth == k) for k in range(n_folds)]
 
 
 def tune(
-    X: Any,
-    positive: np.ndarray,
+    data: Data,
     settings: S,
     state_type: type[State[Any]],
     n_passes: int,
@@ -195,14 +243,18 @@ def tune(
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
         return None
-    warn_of_scale(X, stacklevel=4)
-    every, measure = candidates(X, settings), settings.measure
-    folds = _folds(X, positive, measure.prevalence_only, rng)
+    warn_of_scale(data.X, stacklevel=4)
+    every, measure = candidates(data.X, settings), settings.measure
+    folds = _folds(data, measure.prevalence_only, rng)
+    n_features, n_classes = data.X.shape[1], data.n_classes
     for fold in folds:
-        fold.states = {k: state_type.start(X.shape[1], one) for k, one in enumerate(every)}
+        fold.states = {
+            k: state_type.start(n_features, n_classes, one) for k, one in enumerate(every)
+        }
     alive = np.arange(len(every))
     results = np.full((len(every), 2), np.nan)
-    n_passes = min(n_passes, _MOST_PASSES)
+    if n_classes == 2:
+        n_passes = min(n_passes, _MOST_PASSES)
     for i in range(n_passes):
         for fold in folds:
             failed = fold.learn(rng)
@@ -211,14 +263,12 @@ def tune(
                 other.keep(set(alive))
             if not len(alive):
                 eta0 = AUTO if math.isnan(settings.eta0) else settings.eta0
-                refuse_divergence(X, "with every candidate", eta0)
+                refuse_divergence(data.X, "with every candidate", eta0)
         last = i == n_passes - 1
         if not last and (i > 1 or len(alive) <= _FINALISTS):
             continue
-        scores = [fold.scores() for fold in folds]
-        held = zip(scores, (fold.y_held for fold in folds), strict=True)
-        counts = [(y.sum(), (~y).sum(), (s[y] > 0).sum(0), (s[~y] <= 0).sum(0)) for s, y in held]
-        found = CandidateScores(*(np.array(column) for column in zip(*counts, strict=True)))
+        parts = zip(*(fold.evaluate() for fold in folds), strict=True)
+        found = CandidateScores(*(np.array(part) for part in parts))
         results[alive] = np.column_stack([found.values(measure), found.values(BA())])
         order = alive[found.order(measure)]
         if not last:
@@ -233,8 +283,9 @@ def tune(
     return Tuned(
         every[best],
         table_of(every, results),
-        np.concatenate(scores)[:, alive.tolist().index(best)],
+        np.concatenate([fold.scores(best) for fold in folds]),
         np.concatenate([fold.y_held for fold in folds]),
+        np.concatenate([fold.weights_held for fold in folds]),
     )
 
 
@@ -246,19 +297,21 @@ class StreamTuner(Generic[S]):
 
     def __init__(self, candidates: list[S], states: list[State[S] | None]):
         self.candidates, self.states = candidates, states
-        # Class counts and rewards of each candidate at the start of the previous window and of the current one.
+        # Tallies of the candidates at the start of the previous window and of the current one.
         self.marks = [self._sums(), self._sums()]
         self.scores = np.full((len(candidates), 2), np.nan)
         self.best = len(candidates) // 2
 
     @classmethod
-    def begin(cls, n_features: int, settings: S, state_type: type[State[Any]]) -> Self:
+    def begin(
+        cls, n_features: int, n_classes: int, settings: S, state_type: type[State[Any]]
+    ) -> Self:
         """State before the first point, with a learner for each step size."""
         every = [settings.completed(eta0, math.inf) for eta0 in STREAM_STEP_SIZES]
-        return cls(every, [state_type.start(n_features, one) for one in every])
+        return cls(every, [state_type.start(n_features, n_classes, one) for one in every])
 
     @classmethod
-    def start(cls, n_features: int, settings: S) -> Self:
+    def start(cls, n_features: int, n_classes: int, settings: S) -> Self:
         """Raise a TypeError: use `begin`, which also takes the type of the states."""
         raise TypeError("StreamTuner needs the type of its states: use StreamTuner.begin")
 
@@ -293,9 +346,9 @@ class StreamTuner(Generic[S]):
         """Whether only one candidate is left."""
         return len(self.alive) == 1
 
-    def counted(self) -> tuple[float, float, float, float]:
-        """Numbers of positives and negatives learned, and the sums of their rewards."""
-        return self.settled().counted()
+    def tally(self) -> np.ndarray:
+        """Points learned, sums of their rewards and predicted points, in three rows, for each class."""
+        return self.settled().tally()
 
     def place(self) -> tuple[int, ...]:
         """Position in the stream; learners at the same position can learn together."""
@@ -316,11 +369,11 @@ class StreamTuner(Generic[S]):
         """Time spent inside kernels."""
         return self.settled().seconds
 
-    def rates(self) -> Rates:
+    def rates(self) -> Rates | ClassRates:
         """Running estimates of the best candidate."""
         return self.settled().rates()
 
-    def model(self) -> tuple[np.ndarray, float]:
+    def model(self) -> Model:
         """Weights and intercept of the best candidate."""
         return self.settled().model()
 
@@ -332,17 +385,19 @@ class StreamTuner(Generic[S]):
         """Details of the best candidate, and the table of candidate scores at the last power of two."""
         return {**self.settled().details(), "tuning": table_of(self.candidates, self.scores)}
 
-    def learn(self, rows: Rows, positive: np.ndarray, order: np.ndarray) -> bool:
+    def learn(
+        self, rows: Rows, labels: np.ndarray, order: np.ndarray, weights: np.ndarray = UNWEIGHTED
+    ) -> bool:
         """Let every candidate learn the rows; return False if none of them stayed finite."""
         done = 0
         while done < len(order):
             alive = self.alive
             if len(alive) == 1:
-                return self.settled().learn(rows, positive, order[done:])
+                return self.settled().learn(rows, labels, order[done:], weights)
             mark = 1 << self.t.bit_length()
             part = order[done : done + mark - self.t]
             going = [self._state(k) for k in alive]
-            stayed = going[0].learn_together(going, rows, positive, part)
+            stayed = going[0].learn_together(going, rows, labels, part, weights)
             for k, stays in zip(alive, stayed, strict=True):
                 if not stays:
                     self.states[k] = None
@@ -354,23 +409,27 @@ class StreamTuner(Generic[S]):
 
     @classmethod
     def learn_together(
-        cls, states: Sequence[Self], rows: Rows, positive: np.ndarray, order: np.ndarray
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
     ) -> list[bool]:
         """Let stream tuners learn the same rows, one after the other."""
-        return [state.learn(rows, positive, order) for state in states]
+        return [state.learn(rows, labels, order, weights) for state in states]
 
     def _sums(self) -> np.ndarray:
-        """Numbers of positives and negatives learned by each candidate, and the sums of their rewards."""
-        sums = np.zeros((len(self.states), 4))
-        for k in self.alive:
-            sums[k] = self._state(k).counted()
-        return sums
+        """Tally of each candidate; zeros for those that were dropped."""
+        found = {k: self._state(k).tally() for k in self.alive}
+        nothing = np.zeros_like(next(iter(found.values())))
+        return np.array([found.get(k, nothing) for k in range(len(self.states))])
 
     def _compare(self, at_mark: bool) -> None:
         alive, measure = self.alive, self.candidates[0].measure
         now = self._sums()
         window = (now - self.marks[0])[alive]
-        found = CandidateScores(window[0, 0], window[0, 1], window[:, 2], window[:, 3])
+        found = CandidateScores(window[:1, 0], window[np.newaxis, :, 1], window[np.newaxis, :, 2])
         ranking = found.ranking(measure)
         self.best = alive[int(np.argmax(ranking))]
         if at_mark:
@@ -431,7 +490,8 @@ class StreamTuner(Generic[S]):
             part = arrays.part(str(k))
             states[k] = state_type.from_arrays(part, open_settings[k])
             part.finish()
-        marks, scores = arrays.take("marks", 2, n, 4), arrays.take("scores", n, 2)
+        marks = arrays.take("marks", 2, n, 3, arrays.n_classes)
+        scores = arrays.take("scores", n, 2)
         best = arrays.count("best")
         if best >= n or states[best] is None:
             raise ValueError("its best candidate is missing")
@@ -451,10 +511,10 @@ class StreamTuner(Generic[S]):
             state.check()
         for candidate in self.candidates:
             check_positive("eta0", candidate.eta0, finite=True)
-        if len({(*state.place(), *state.counted()[:2]) for state in alive}) != 1:
+        if len({(*state.place(), *state.tally()[0]) for state in alive}) != 1:
             raise ValueError("its candidates are at different positions in the stream")
-        for row in np.concatenate(self.marks):
-            check_counted(*row)
-        counts = [sums[self.alive, :2] for sums in (*self.marks, self._sums())]
+        for tally in np.concatenate(self.marks):
+            check_tally(tally)
+        counts = [sums[self.alive, 0] for sums in (*self.marks, self._sums())]
         if any((before > after).any() for before, after in pairwise(counts)):
             raise ValueError("its windows start after the points that it has seen")

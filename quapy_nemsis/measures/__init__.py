@@ -29,6 +29,8 @@ BAKLD(C=0.3)
 from __future__ import annotations
 
 from quapy_nemsis.measures.contract import (
+    ClassFunctions,
+    ClassRates,
     Functions,
     Measure,
     NestedMeasure,
@@ -51,6 +53,8 @@ __all__ = [
     "NSS",
     "BKReward",
     "CQReward",
+    "ClassFunctions",
+    "ClassRates",
     "Functions",
     "GMean",
     "HMean",

@@ -9,6 +9,17 @@ smoothing ε and an array with the parameters of the measure:
 * ``gradient(P, N, x, y, p, eps, theta)`` returns (∂ζ₁/∂P, ∂ζ₁/∂N, ∂ζ₂/∂P, ∂ζ₂/∂N, ∂Ψ/∂x, ∂Ψ/∂y). These are all the
   derivatives that lines 15-17 of the paper's algorithm need.
 
+For any number of classes K, the attribute `class_functions` holds three functions of arrays with one entry for each
+class: recalls R (mean rewards), counted prevalences q and shares p.
+
+* ``values(R, q, p, eps, theta)`` returns (ζ₁, ζ₂);
+* ``outer(x, y, theta)`` returns Ψ(x, y);
+* ``gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2)`` writes the gradients of ζ₁ and ζ₂ by R and by q
+  into the last four arrays, and returns (∂Ψ/∂x, ∂Ψ/∂y).
+
+Kernels for two classes use `functions`, if the measure has them: P and N determine the counts, so two rates replace
+2K numbers. For two classes both forms must agree, with R = (N, P), q = (1 − p̂, p̂) and p = (1 − p, p).
+
 A pseudo-concave measure P_class/P_quant is a subclass of `PseudoMeasure` with the same functions for ζ₁ = P_class,
 ζ₂ = P_quant and Ψ(x, y) = x − v·y, where ``theta`` is (v, *parameters). The attributes `affine`, `separates_count` and
 `prevalence_only` allow shortcuts where they are True, and `prevalence_only` also lets BA break ties. All are False by
@@ -18,7 +29,7 @@ the given functions, and compute the gradients.)
 **The memory between a measure and a kernel.** A kernel writes its question into an array, calls the measure, and reads
 the answer from the same array. The array is laid out for K classes: it has `HEAD` numbers, then blocks with one number
 for each class, then the measure's parameters. With two classes, class 0 is negative, class 1 is positive, and
-R = (N, P). The blocks of counted prevalences are then unused, because P and N determine them.
+R = (N, P). Kernels for two classes leave the blocks of counted prevalences unused.
 """
 
 from __future__ import annotations
@@ -34,8 +45,8 @@ from numpy.typing import ArrayLike
 from quapy_nemsis._jit import callback, carray, jitable
 from quapy_nemsis.measures.formulas import smoothing
 
-# Numbers that do not depend on a class: the question has x, y and ε, the answer ζ₁ and ζ₂.
-(X, Y, EPS, ZETA1, ZETA2, HEAD) = range(6)
+# Numbers that do not depend on a class: the question has x, y, ε and the number of classes, the answer ζ₁ and ζ₂.
+(X, Y, EPS, CLASSES, ZETA1, ZETA2, HEAD) = range(7)
 # Blocks with one number for each class. The question has the shares p, the recalls R and the counted prevalences q. The
 # answer has the class gradients of the measure, by R and by q, and the gradients of ζ₁ and ζ₂.
 (
@@ -75,6 +86,11 @@ Gradient = Callable[
     [float, float, float, float, float, float, np.ndarray],
     tuple[float, float, float, float, float, float],
 ]
+ClassValues = Callable[
+    [np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], tuple[float, float]
+]
+ClassOuter = Callable[[float, float, np.ndarray], float]
+ClassGradient = Callable[..., tuple[float, float]]
 LossFunction = Callable[[float, float, float, float, float, np.ndarray], float]
 
 
@@ -86,8 +102,16 @@ class Functions(NamedTuple):
     gradient: Gradient
 
 
+class ClassFunctions(NamedTuple):
+    """The three functions of a measure of K classes; the docstring of this module describes them."""
+
+    values: ClassValues
+    outer: ClassOuter
+    gradient: ClassGradient
+
+
 class Rates(NamedTuple):
-    """Mean rewards of the two classes, the share of positives, and the smoothing ε for the number of points."""
+    """Mean rewards of two classes, the share of positives, and the smoothing ε for the number of points."""
 
     P: float
     N: float
@@ -97,13 +121,42 @@ class Rates(NamedTuple):
     @classmethod
     def of(cls, reward_pos: float, positives: float, reward_neg: float, negatives: float) -> Rates:
         """Compute rates from sums of rewards and numbers of points; a class that does not occur has rate 0."""
-        total = max(positives + negatives, 1.0)
+        total = positives + negatives or 1.0
         return cls(
-            float(reward_pos / max(positives, 1.0)),
-            float(reward_neg / max(negatives, 1.0)),
+            float(reward_pos / (positives or 1.0)),
+            float(reward_neg / (negatives or 1.0)),
             float(positives / total),
             float(smoothing(total)),
         )
+
+
+class ClassRates(NamedTuple):
+    """Recalls (mean rewards) R, counted prevalences q and shares p of K classes, and the smoothing ε.
+
+    Examples
+    --------
+    >>> from quapy_nemsis import BA
+    >>> BA().at(ClassRates.of([10, 10, 20], [5, 10, 15], [8, 17, 15]))
+    0.75
+    """
+
+    R: np.ndarray
+    q: np.ndarray
+    p: np.ndarray
+    eps: float
+
+    @classmethod
+    def of(cls, members: ArrayLike, rewards: ArrayLike, counted: ArrayLike) -> ClassRates:
+        """Compute rates from points, sums of rewards and predicted points of each class.
+
+        A class that does not occur has recall 0.
+        """
+        members, rewards, counted = (
+            np.asarray(entries, dtype=float) for entries in (members, rewards, counted)
+        )
+        total = float(members.sum()) or 1.0
+        recalls = rewards / np.where(members > 0.0, members, 1.0)
+        return cls(recalls, counted / total, members / total, float(smoothing(total)))
 
 
 @lru_cache(maxsize=256)
@@ -130,6 +183,36 @@ def measure_callback(values: Values, gradient: Gradient, affine: bool, n_theta: 
 
 
 @lru_cache(maxsize=256)
+def class_callback(values: ClassValues, gradient: ClassGradient, affine: bool, n_theta: int) -> Any:
+    """Compile the functions of a measure of K classes into one function for kernels; K is a number in the array."""
+    values, gradient = jitable(values), jitable(gradient)
+
+    def answer(pointer):
+        n = int(carray(pointer, (HEAD,))[CLASSES])
+        a = carray(pointer, (HEAD + N_BLOCKS * n + n_theta,))
+        p, R, q, by_R, by_q, by_R1, by_q1, by_R2, by_q2 = (
+            a[HEAD : HEAD + n],
+            a[HEAD + RECALLS * n : HEAD + (RECALLS + 1) * n],
+            a[HEAD + COUNTS * n : HEAD + (COUNTS + 1) * n],
+            a[HEAD + BY_RECALL * n : HEAD + (BY_RECALL + 1) * n],
+            a[HEAD + BY_COUNT * n : HEAD + (BY_COUNT + 1) * n],
+            a[HEAD + ZETA1_BY_RECALL * n : HEAD + (ZETA1_BY_RECALL + 1) * n],
+            a[HEAD + ZETA1_BY_COUNT * n : HEAD + (ZETA1_BY_COUNT + 1) * n],
+            a[HEAD + ZETA2_BY_RECALL * n : HEAD + (ZETA2_BY_RECALL + 1) * n],
+            a[HEAD + ZETA2_BY_COUNT * n : HEAD + (ZETA2_BY_COUNT + 1) * n],
+        )
+        eps, theta = a[EPS], a[HEAD + N_BLOCKS * n :]
+        g1, g2 = gradient(R, q, a[X], a[Y], p, eps, theta, by_R1, by_q1, by_R2, by_q2)
+        for j in range(n):
+            by_R[j] = g1 * by_R1[j] + g2 * by_R2[j]
+            by_q[j] = g1 * by_q1[j] + g2 * by_q2[j]
+        if not affine:
+            a[ZETA1], a[ZETA2] = values(R, q, p, eps, theta)
+
+    return callback(answer)
+
+
+@lru_cache(maxsize=256)
 def loss_callback(function: LossFunction, n_theta: int) -> Any:
     """Compile the function ``f(P, N, d, p, eps, theta)`` of a loss into one for kernels."""
     length = LOSS_THETA + n_theta
@@ -149,36 +232,45 @@ def loss_callback(function: LossFunction, n_theta: int) -> Any:
     return callback(answer)
 
 
-def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int, int, int, int]:
-    """True positives, positives, true negatives and negatives of crisp predictions."""
+def tally(
+    y_true: ArrayLike, y_pred: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Labels that occur in y_true and, for each, its points, its correct predictions and its predicted points."""
     y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
     if y_true.ndim != 1 or y_true.shape != y_pred.shape:
         raise ValueError(
             "y_true and y_pred must be one-dimensional and of equal length; "
             f"got shapes {y_true.shape} and {y_pred.shape}"
         )
-    classes = np.unique(y_true)
-    if len(classes) != 2:
-        raise ValueError(f"y_true must hold exactly two classes; got {classes.tolist()}")
+    classes, codes = np.unique(y_true, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y_true must hold at least two classes; got {classes.tolist()}")
     strange = np.setdiff1d(y_pred, classes)
     if len(strange):
         raise ValueError(
             f"y_pred holds labels that y_true does not have: {strange.tolist()}; "
             f"the classes are {classes.tolist()}"
         )
-    if pos_label is None:
-        pos_label = classes[1]
-    elif pos_label not in classes:
+    predicted = np.searchsorted(classes, y_pred)
+    sums = (codes, codes[codes == predicted], predicted)
+    members, hits, counted = (np.bincount(which, minlength=len(classes)) for which in sums)
+    return classes, members, hits, counted
+
+
+def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int, int, int, int]:
+    """True positives, positives, true negatives and negatives of crisp predictions of two classes."""
+    classes, members, hits, _ = tally(y_true, y_pred)
+    if len(classes) > 2:
+        some = f"{classes[:5].tolist()}{' and more' if len(classes) > 5 else ''}"
+        raise ValueError(f"there must be two classes; y_true holds {len(classes)}, {some}")
+    at = 1 if pos_label is None else int(np.argmax(classes == pos_label))
+    if pos_label is not None and classes[at] != pos_label:
         raise ValueError(f"pos_label {pos_label!r} is not one of the classes {classes.tolist()}")
-    positive, predicted = y_true == pos_label, y_pred == pos_label
-    hits = predicted == positive
-    counted = (hits & positive, positive, hits & ~positive, ~positive)
-    hits_pos, n_pos, hits_neg, n_neg = (int(np.count_nonzero(which)) for which in counted)
-    return hits_pos, n_pos, hits_neg, n_neg
+    return int(hits[at]), int(members[at]), int(hits[1 - at]), int(members[1 - at])
 
 
 class Measure:
-    """A function of (P, N, p) that says how good a classifier is as a quantifier.
+    """A function of recalls, counts and shares that says how good a classifier is as a quantifier.
 
     Measures are immutable. Two measures of a class with the same parameters are equal. They can be pickled and hashed.
     """
@@ -236,6 +328,42 @@ class Measure:
             raise ValueError(f"eps must be at least 0; got {eps!r}")
         return float(self._value(float(P), float(N), float(p), float(eps)))
 
+    def class_value(self, R: ArrayLike, q: ArrayLike, p: ArrayLike, eps: float = 0.0) -> float:
+        """Value of the measure for any number of classes.
+
+        Parameters
+        ----------
+        R : array-like of shape (n_classes,)
+            Recall (mean reward) of each class.
+        q : array-like of shape (n_classes,)
+            Counted prevalences: the share of points that are predicted to be in each class.
+        p : array-like of shape (n_classes,)
+            True shares of the classes.
+        eps : float, default=0
+            Smoothing ε of the shares in KLD; `quapy.error` uses 1/(2·sample size).
+
+        Examples
+        --------
+        >>> from quapy_nemsis import NSS
+        >>> round(NSS().class_value(R=[0.8, 0.9, 1.0], q=[0.2, 0.3, 0.5], p=[0.3, 0.3, 0.4]), 6)
+        0.99
+        """
+        R, q, p = (np.asarray(entries, dtype=float) for entries in (R, q, p))
+        if not (R.ndim == 1 and len(R) >= 2 and R.shape == q.shape == p.shape):
+            raise ValueError(
+                "R, q and p must have one entry for each of two or more classes; "
+                f"got shapes {R.shape}, {q.shape} and {p.shape}"
+            )
+        if not (p >= 0.0).all() or abs(p.sum() - 1.0) > 1e-6:
+            raise ValueError(f"p must hold shares that sum to 1; got {p.tolist()}")
+        if not eps >= 0.0:
+            raise ValueError(f"eps must be at least 0; got {eps!r}")
+        return float(self._class_value(R, q, p, float(eps)))
+
+    def at(self, rates: Rates | ClassRates) -> float:
+        """Value of the measure at the rates of two classes or of K classes."""
+        return self.value(*rates) if isinstance(rates, Rates) else self.class_value(*rates)
+
     def score(
         self,
         y_true: ArrayLike,
@@ -249,17 +377,69 @@ class Measure:
         Parameters
         ----------
         y_true, y_pred : array-like of shape (n_samples,)
-            True and predicted labels, of any type; `y_true` must hold two classes.
+            True and predicted labels, of any type; `y_true` must hold two or more classes.
         pos_label : label, optional
-            The positive class; by default the second in sorted order, as in `classes_[1]`.
+            The positive of two classes; by default the second in sorted order, as in `classes_[1]`.
         eps : float, optional
             Smoothing of the shares; by default 1/(2·n_samples).
+
+        Examples
+        --------
+        >>> from quapy_nemsis import BA
+        >>> BA().score(["a", "a", "b", "c"], ["a", "b", "b", "c"])
+        0.8333333333333334
         """
-        rates = Rates.of(*confusion(y_true, y_pred, pos_label))
-        return self.value(*(rates if eps is None else rates._replace(eps=eps)))
+        rates: Rates | ClassRates
+        classes, *sums = tally(y_true, y_pred)
+        if len(classes) > 2 and pos_label is None:
+            rates = ClassRates.of(*sums)
+        else:
+            rates = Rates.of(*confusion(y_true, y_pred, pos_label))
+        return self.at(rates if eps is None else rates._replace(eps=eps))
 
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
         raise TypeError(f"{type(self).__name__} is abstract")
+
+    def _class_value(self, R: np.ndarray, q: np.ndarray, p: np.ndarray, eps: float) -> float:
+        if len(R) > 2:
+            raise ValueError(
+                f"{self.name} is a measure of two classes, a function of P and N; got {len(R)} classes: choose "
+                "another, or write it as a function of (R, q, p, theta)"
+            )
+        return self._value(float(R[1]), float(R[0]), float(p[1]), eps)
+
+
+def two_class_form(form: ClassFunctions) -> Functions:
+    """The functions of P and N of a measure that is given by functions of R, q and p; slower than handwritten ones."""
+    class_values, class_outer, class_gradient = (jitable(function) for function in form)
+
+    def values(P, N, p, eps, theta):
+        estimate = p * P + (1.0 - p) * (1.0 - N)
+        R, q = np.array([N, P]), np.array([1.0 - estimate, estimate])
+        return class_values(R, q, np.array([1.0 - p, p]), eps, theta)
+
+    def outer(x, y, p, eps, theta):
+        return class_outer(x, y, theta)
+
+    def gradient(P, N, x, y, p, eps, theta):
+        estimate = p * P + (1.0 - p) * (1.0 - N)
+        R, q = np.array([N, P]), np.array([1.0 - estimate, estimate])
+        r1, q1, r2, q2 = np.empty(2), np.empty(2), np.empty(2), np.empty(2)
+        g1, g2 = class_gradient(
+            R, q, x, y, np.array([1.0 - p, p]), eps, theta, r1, q1, r2, q2
+        )
+        # A positive that is no longer missed moves mass from class 0 to class 1.
+        slope1, slope2 = q1[1] - q1[0], q2[1] - q2[0]
+        return (
+            r1[1] + p * slope1,
+            r1[0] - (1.0 - p) * slope1,
+            r2[1] + p * slope2,
+            r2[0] - (1.0 - p) * slope2,
+            g1,
+            g2,
+        )
+
+    return Functions(values, outer, gradient)
 
 
 class NestedMeasure(Measure):
@@ -269,6 +449,11 @@ class NestedMeasure(Measure):
     def functions(self) -> Functions:
         """The functions that kernels call (see `quapy_nemsis.measures.contract`)."""
         raise TypeError(f"{type(self).__name__} must have functions (values, outer, gradient)")
+
+    @property
+    def class_functions(self) -> ClassFunctions | None:
+        """The functions that kernels call for more than two classes, or None for a measure of two classes."""
+        return None
 
     @property
     def affine(self) -> bool:
@@ -288,6 +473,39 @@ class NestedMeasure(Measure):
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
         values, outer, _ = self.functions
         return outer(*values(P, N, p, eps, self.theta), p, eps, self.theta)
+
+    def _class_value(self, R: np.ndarray, q: np.ndarray, p: np.ndarray, eps: float) -> float:
+        form = self.class_functions
+        if form is None:
+            return super()._class_value(R, q, p, eps)
+        return form.outer(*form.values(R, q, p, eps, self.theta), self.theta)
+
+    def gradients(
+        self, R: np.ndarray, q: np.ndarray, p: np.ndarray, eps: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Derivatives (α, λ) of the measure by the recalls and by the counted prevalences of K classes.
+
+        Examples
+        --------
+        >>> from quapy_nemsis import BA
+        >>> R, q, p = np.ones(4), np.full(4, 0.25), np.full(4, 0.25)
+        >>> BA().gradients(R, q, p)
+        (array([0.25, 0.25, 0.25, 0.25]), array([0., 0., 0., 0.]))
+        """
+        form = self.class_form()
+        parts = np.empty((4, len(R)))
+        x, y = form.values(R, q, p, eps, self.theta)
+        g1, g2 = form.gradient(R, q, x, y, p, eps, self.theta, *parts)
+        return g1 * parts[0] + g2 * parts[2], g1 * parts[1] + g2 * parts[3]
+
+    def class_form(self) -> ClassFunctions:
+        """The functions for K classes; a ValueError if the measure has none."""
+        if self.class_functions is None:
+            raise ValueError(
+                f"{self.name} is a measure of two classes, a function of P and N: choose another, or write it as a "
+                "function of (R, q, p, theta)"
+            )
+        return self.class_functions
 
     def _gradients(
         self, P: float, N: float, x: float, y: float, p: float, eps: float
@@ -365,12 +583,24 @@ class PseudoMeasure(Measure):
         raise TypeError(f"{type(self).__name__} must have functions (values, outer, gradient)")
 
     @property
+    def class_functions(self) -> ClassFunctions | None:
+        """The same functions for more than two classes, or None for a measure of two classes."""
+        return None
+
+    @property
     def separates_count(self) -> bool:
         """Whether P_class grows with both rates, and P_quant depends only on the error of the predicted count."""
         return False
 
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
         p_class, p_quant = self.functions.values(P, N, p, eps, self.valuation(0.0).theta)
+        return p_class / p_quant
+
+    def _class_value(self, R: np.ndarray, q: np.ndarray, p: np.ndarray, eps: float) -> float:
+        form = self.class_functions
+        if form is None:
+            return super()._class_value(R, q, p, eps)
+        p_class, p_quant = form.values(R, q, p, eps, self.valuation(0.0).theta)
         return p_class / p_quant
 
     def p_class(self, P: float, N: float, p: float, eps: float = 0.0) -> Value:
@@ -423,6 +653,16 @@ class Valuation(NestedMeasure):
     def functions(self) -> Functions:
         """The functions of the pseudo-concave measure."""
         return self.measure.functions
+
+    @property
+    def class_functions(self) -> ClassFunctions | None:
+        """The functions of the pseudo-concave measure for K classes."""
+        return self.measure.class_functions
+
+    @property
+    def name(self) -> str:
+        """Name of the pseudo-concave measure, and the level."""
+        return f"{self.measure.name} at level {self.level:.4g}"
 
 
 def is_number(value: Any) -> bool:

@@ -32,9 +32,15 @@ def smooth(v, eps):
 
 
 @jitable
+def clip_share(v):
+    """Clip a share to [0, 1]: surrogate rewards can lead outside."""
+    return min(max(v, 0.0), 1.0)
+
+
+@jitable
 def predicted(P, N, p):
     """p̂, clipped to [0, 1]."""
-    return min(max(p * P + (1.0 - p) * (1.0 - N), 0.0), 1.0)
+    return clip_share(p * P + (1.0 - p) * (1.0 - N))
 
 
 @jitable
@@ -74,3 +80,20 @@ def neg_kld_slope(P, N, p, eps):
 def nss(P, N, p):
     """NSS, 1 − d²."""
     return 1.0 - error(P, N, p) ** 2
+
+
+@jitable
+def q_mean(x, y, beta):
+    """Ψ of the Q-measure, (1+β²)·xy/(β²x + y), for x and y of at least 1e-12."""
+    b2 = beta * beta
+    x, y = max(x, 1e-12), max(y, 1e-12)
+    return (1.0 + b2) * x * y / (b2 * x + y)
+
+
+@jitable
+def q_gradient(x, y, beta):
+    """Gradient of `q_mean`. With z = y/(β²x + y) it is (1+β²)·(z², (1−z)²/β²); written so that β → 0 is safe."""
+    b2 = beta * beta
+    x, y = max(x, 1e-12), max(y, 1e-12)
+    below = 1.0 / (b2 * x + y)
+    return (1.0 + b2) * (y * below) ** 2, (1.0 + b2) * b2 * (x * below) ** 2

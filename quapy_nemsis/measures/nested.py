@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from quapy_nemsis._jit import jitable
+from quapy_nemsis.measures import classes
 from quapy_nemsis.measures.contract import Functions, NestedMeasure, is_number
 from quapy_nemsis.measures.formulas import (
     ba,
@@ -16,6 +17,8 @@ from quapy_nemsis.measures.formulas import (
     neg_kld_slope,
     nss,
     predicted,
+    q_gradient,
+    q_mean,
     smooth,
 )
 
@@ -114,25 +117,13 @@ def _q_values(P, N, p, eps, theta):
 
 
 def _q_outer(x, y, p, eps, theta):
-    b2 = theta[0] * theta[0]
-    x, y = max(x, 1e-12), max(y, 1e-12)
-    return (1.0 + b2) * x * y / (b2 * x + y)
+    return q_mean(x, y, theta[0])
 
 
 def _q_gradient(P, N, x, y, p, eps, theta):
-    b2 = theta[0] * theta[0]
-    x, y = max(x, 1e-12), max(y, 1e-12)
-    # With z = y/(β²x + y) this is (1+β²)·(z², (1−z)²/β²); written so that β → 0 is safe.
-    inverse = 1.0 / (b2 * x + y)
     d = error(P, N, p)
-    return (
-        0.5,
-        0.5,
-        2.0 * p * d,
-        -2.0 * (1.0 - p) * d,
-        (1.0 + b2) * (y * inverse) ** 2,
-        (1.0 + b2) * b2 * (x * inverse) ** 2,
-    )
+    by_x, by_y = q_gradient(x, y, theta[0])
+    return 0.5, 0.5, 2.0 * p * d, -2.0 * (1.0 - p) * d, by_x, by_y
 
 
 @dataclass(frozen=True)
@@ -155,6 +146,7 @@ class NegKLD(NestedMeasure):
     affine = True
     separates_count = True
     functions = Functions(_kld_values, _kld_outer, _kld_gradient)
+    class_functions = classes.KLD
 
 
 @dataclass(frozen=True)
@@ -179,6 +171,7 @@ class BAKLD(NestedMeasure):
     affine = True
     separates_count = True
     functions = Functions(_bakld_values, _bakld_outer, _bakld_gradient)
+    class_functions = classes.BAKLD
 
     def __post_init__(self):
         if not is_number(self.C) or not 0.0 <= self.C <= 1.0:
@@ -209,6 +202,7 @@ class QMeasure(NestedMeasure):
     formula = "(1+β²)·BA·NSS / (β²·BA + NSS)"
     separates_count = True
     functions = Functions(_q_values, _q_outer, _q_gradient)
+    class_functions = classes.Q
 
     def __post_init__(self):
         if not is_number(self.beta) or not 0.0 < self.beta < math.inf:
@@ -233,6 +227,7 @@ class NSS(NestedMeasure):
     affine = True
     separates_count = True
     functions = Functions(_nss_values, _first, _nss_gradient)
+    class_functions = classes.NSS
 
 
 @dataclass(frozen=True)
@@ -250,6 +245,7 @@ class BA(NestedMeasure):
     affine = True
     separates_count = True
     functions = Functions(_ba_values, _first, _ba_gradient)
+    class_functions = classes.BA
 
 
 @dataclass(frozen=True)
@@ -267,6 +263,7 @@ class GMean(NestedMeasure):
     affine = True
     separates_count = True
     functions = Functions(_gmean_values, _first, _gmean_gradient)
+    class_functions = classes.GMEAN
 
 
 @dataclass(frozen=True)
@@ -284,6 +281,7 @@ class HMean(NestedMeasure):
     affine = True
     separates_count = True
     functions = Functions(_hmean_values, _first, _hmean_gradient)
+    class_functions = classes.HMEAN
 
 
 @dataclass(frozen=True)
@@ -301,3 +299,4 @@ class QMean(NestedMeasure):
     affine = True
     separates_count = True
     functions = Functions(_qmean_values, _first, _qmean_gradient)
+    class_functions = classes.QMEAN

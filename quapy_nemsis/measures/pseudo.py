@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from quapy_nemsis.measures import classes
 from quapy_nemsis.measures.contract import (
     Functions,
     Measure,
@@ -50,6 +51,7 @@ class CQReward(PseudoMeasure):
     bounds = (1.0, 2.0)
     separates_count = True
     functions = Functions(_cq_values, valuation_outer, _cq_gradient)
+    class_functions = classes.CQ
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class BKReward(PseudoMeasure):
     formula = "BA / (1 + KLD(p, p̂))"
     separates_count = True
     functions = Functions(_bk_values, valuation_outer, _bk_gradient)
+    class_functions = classes.BK
 
 
 @dataclass(frozen=True)
