@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import assert_all_finite, check_random_state, compute_class_weight
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
@@ -200,21 +200,27 @@ def checked_weights(
     sample_weight: Any, class_weight: Any, X: Any, y: np.ndarray, classes: np.ndarray
 ) -> np.ndarray | None:
     """Weights of the rows from `sample_weight` and `class_weight`, or None if all weights are 1."""
-    factors = class_factors(class_weight, y, classes)
-    if sample_weight is None and factors is None:
+    if sample_weight is None and class_weight is None:
         return None
+    codes = np.searchsorted(classes, y)
+    factors = class_factors(class_weight, classes, np.bincount(codes, minlength=len(classes)))
     weights = _check_sample_weight(
         sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
     )
     if factors is not None:
-        weights *= factors[np.searchsorted(classes, y)]
+        weights *= factors[codes]
     if not weights.any():
         raise ValueError("all weights are 0: give at least one row of each class a positive weight")
     return weights
 
 
-def class_factors(class_weight: Any, y: np.ndarray, classes: np.ndarray) -> np.ndarray | None:
-    """The factor of each class in the weights of its rows, or None if there is no `class_weight`."""
+def class_factors(
+    class_weight: Any, classes: np.ndarray, counts: np.ndarray
+) -> np.ndarray | None:
+    """The factor of each class in the weights of its rows, or None if there is no `class_weight`.
+
+    With "balanced", the classes weigh the same: n/(K·n_j) for n_j of n rows, as in scikit-learn.
+    """
     if class_weight is None:
         return None
     if isinstance(class_weight, dict):
@@ -233,7 +239,7 @@ def class_factors(class_weight: Any, y: np.ndarray, classes: np.ndarray) -> np.n
         raise ValueError(
             f"class_weight must be 'balanced', a dict of labels and weights, or None; got {class_weight!r}"
         )
-    return compute_class_weight("balanced", classes=classes, y=y)
+    return counts.sum() / (len(classes) * np.maximum(counts, 1.0))
 
 
 def warn_of_scale(X: Any, stacklevel: int) -> None:

@@ -37,11 +37,11 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis._validation import canonical, two_classes
+from quapy_nemsis._validation import canonical, class_factors, encode, several_classes
 from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
-from quapy_nemsis.learners.base import HISTORY
+from quapy_nemsis.learners.base import no_history
 from quapy_nemsis.learners.calibration import calibrate
-from quapy_nemsis.learners.state import State
+from quapy_nemsis.learners.state import UNWEIGHTED, Data, State
 from quapy_nemsis.learners.tuning import tune
 from quapy_nemsis.merging import Learner
 
@@ -249,35 +249,40 @@ def _agree(facts: dict[int, _Facts]) -> None:
 def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: int) -> None:
     """Train a learner on several partitions."""
     labels, counts = (np.concatenate(column) for column in list(zip(*facts, strict=True))[:2])
-    classes = two_classes(np.unique(labels), learner)
+    classes = several_classes(np.unique(labels), learner)
     totals = np.array([counts[labels == label].sum() for label in classes])
+    factors = class_factors(learner.class_weight, classes, totals)
     learner.n_features_in_ = facts[0].common["numbers of features"]
     seed = int(check_random_state(learner.random_state).randint(2**31 - 1))
     sizes = [fact.rows for fact in facts]
-    X, positive, added = _gather(list(blocks.values()), sizes, classes, totals, seed)
+    n_passes = learner.passes(sum(sizes), len(classes))
+    X, codes, added = _gather(list(blocks.values()), sizes, classes, totals, seed)
+    data = Data(X, codes, len(classes), _weights(codes, factors))
     rng = np.random.default_rng(seed)
-    settings: Any = learner.settings()
+    settings: Any = learner.settings(len(classes))
     state_type: type[State[Any]] = learner.state_type
-    tuned = tune(X, positive, settings, state_type, learner.n_passes, rng)
+    tuned = tune(data, settings, state_type, n_passes, rng)
     table = {}
     if tuned is not None:
         settings, table = tuned.settings, tuned.table
-    state = state_type.start(learner.n_features_in_, settings)
-    state = _rounds(learner, blocks, state, classes, seed, verbose)
-    learner.history_, learner.tuning_ = {column: [] for column in HISTORY}, table
+    state = state_type.start(learner.n_features_in_, len(classes), settings)
+    work = _Round(classes, factors, learner.shuffle, seed)
+    state = _rounds(learner, blocks, state, work, n_passes, verbose)
+    learner.history_, learner.tuning_ = no_history(len(classes)), table
     learner.take_over(state, classes)
-    learner.calibration_ = calibrate(state, X, positive, tuned, rng)
+    held = None if tuned is None else tuned.held
+    learner.calibration_ = calibrate(state, data, held, rng)
     if added:
-        # The sample contains too many rows of the rare class; reweight the points so that the posteriors are right.
+        # The sample contains too many rows of rare classes; reweight the points so that the posteriors are right.
         points = learner.calibration_
-        factors = totals / totals.sum() / [np.mean(~positive), np.mean(positive)]
-        points.weights = points.weights * factors[points.positive.astype(int)]
+        ratios = totals / totals.sum() / (np.bincount(codes, minlength=len(classes)) / len(codes))
+        points.weights = points.weights * ratios[points.labels.astype(int)]
 
 
 def _gather(
     blocks: list, sizes: list[int], classes: np.ndarray, totals: np.ndarray, seed: int
 ) -> tuple[Any, np.ndarray, bool]:
-    """Sample random rows from all partitions, in proportion to their sizes; return them and whether each is positive.
+    """Sample random rows from all partitions, in proportion to their sizes; return them and their encoded labels.
 
     If a class has too few rows in the sample, more are added; the third value tells whether this was done.
     """
@@ -300,7 +305,7 @@ def _gather(
             more, labels = sample([slice(number, None) for number in wanted], label, missing)
             chosen = np.random.default_rng((seed, 0)).permutation(len(labels))[:missing]
             X, y = _stacked([X, more[chosen]]), np.concatenate([y, labels[chosen]])
-    return X, y == classes[1], len(y) > taken
+    return X, encode(y, classes), len(y) > taken
 
 
 def _stacked(matrices: Sequence) -> Any:
@@ -309,20 +314,33 @@ def _stacked(matrices: Sequence) -> Any:
     return np.vstack(matrices)
 
 
+class _Round(NamedTuple):
+    """What a worker needs for a pass over its partition, besides the rows."""
+
+    classes: np.ndarray
+    #: Weights of the classes, if any.
+    factors: np.ndarray | None
+    shuffle: bool
+    seed: int
+
+
+def _weights(codes: np.ndarray, factors: np.ndarray | None) -> np.ndarray:
+    """Weights of rows with these labels."""
+    return UNWEIGHTED if factors is None else factors[codes.astype(np.intp)]
+
+
 def _rounds(
     learner: Learner,
     blocks: dict,
     state: State[Any],
-    classes: np.ndarray,
-    seed: int,
+    work: _Round,
+    n_passes: int,
     verbose: int,
 ) -> State[Any]:
-    for i in range(learner.n_passes):
+    for i in range(n_passes):
         base = dask.delayed(state)
         tasks = [
-            dask.delayed(_local_pass)(
-                base, block, classes[1], learner.shuffle, (seed, i + 1, number)
-            )
+            dask.delayed(_local_pass)(base, block, work, (i + 1, number))
             for number, block in enumerate(blocks.values())
         ]
         states = dask.compute(*tasks)
@@ -336,8 +354,8 @@ def _rounds(
         if verbose:
             measure = state.settings.measure
             print(
-                f"{type(learner).__name__}: round {i + 1}/{learner.n_passes}, {state.t} samples, "
-                f"{measure.name} {measure.value(*state.rates()):.5f}",
+                f"{type(learner).__name__}: round {i + 1}/{n_passes}, {state.t} samples, "
+                f"{measure.name} {measure.at(state.rates()):.5f}",
                 flush=True,
             )
     return state
@@ -413,12 +431,13 @@ def _sample(
 
 
 def _local_pass(
-    base: State[Any], block: _Block, label: Any, shuffle: bool, seed: tuple
+    base: State[Any], block: _Block, work: _Round, place: tuple[int, int]
 ) -> State[Any] | None:
-    y = block.y
-    order = np.random.default_rng(seed).permutation(len(y)) if shuffle else np.arange(len(y))
-    state = base.copy()
-    return state if state.learn(as_rows(block.X), y == label, order) else None
+    n, rng = len(block.y), np.random.default_rng((work.seed, *place))
+    order = rng.permutation(n) if work.shuffle else np.arange(n)
+    codes, state = encode(block.y, work.classes), base.copy()
+    fine = state.learn(as_rows(block.X), codes, order, _weights(codes, work.factors))
+    return state if fine else None
 
 
 def _labels(part: Any, learner: Learner) -> np.ndarray:

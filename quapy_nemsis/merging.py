@@ -107,9 +107,9 @@ def _joined(learners: Sequence[Learner], base: Learner | None) -> Calibration:
     least = int(np.argmin(known))
     pieces = [(parts[least], slice(known[least]))]
     pieces += [(part, slice(n, None)) for part, n in zip(parts, known, strict=True)]
-    return Calibration(
+    return Calibration.of(
         np.concatenate([part.scores[points] for part, points in pieces]),
-        np.concatenate([part.positive[points] for part, points in pieces]),
+        np.concatenate([part.labels[points] for part, points in pieces]),
         np.concatenate([part.weights[points] for part, points in pieces]),
         parts[0].measure,
     )

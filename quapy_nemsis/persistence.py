@@ -2,16 +2,16 @@
 
 A file is an uncompressed numpy ``.npz`` archive of named arrays and one string array ``header``, which is JSON with
 
-* ``format``: "quapy-nemsis"; ``version``: version of the format, 2; ``written_by``: version of the package;
+* ``format``: "quapy-nemsis"; ``version``: version of the format, 3; ``written_by``: version of the package;
 * ``class`` and ``parameters`` of the learner, where ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that
-  JSON does not have, and ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
+  JSON does not have, ``{"pairs": [[KEY, VALUE], …]}`` for a dict whose keys are not all texts, and ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
 * ``extra``: plain values that a checkpoint stores in addition to the learner;
 * ``digest``: SHA-256 of class, parameters, extra and all arrays.
 
 The arrays are those returned by the learner's `to_arrays`, under the same names. The digest detects damage; it does not
 prove who wrote the file. Compiled code does not check its array bounds, so a learner is checked before it is returned:
 the names, types and shapes of its arrays, and the consistency of its parts. `quapy_nemsis._version1` converts files of
-version 1.
+version 1 to version 2, and `quapy_nemsis._version2` those of version 2 to version 3.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ import numpy as np
 from quapy_nemsis import learners
 from quapy_nemsis._files import replacing
 from quapy_nemsis._version1 import from_version1
+from quapy_nemsis._version2 import from_version2
 from quapy_nemsis.learners.base import LinearClassifier
 from quapy_nemsis.learners.state import Arrays
 from quapy_nemsis.measures import Measure, get_loss, get_measure
 
-FORMAT, VERSION = "quapy-nemsis", 2
+FORMAT, VERSION = "quapy-nemsis", 3
 LEARNERS: dict[str, type[LinearClassifier]] = {
     kind.__name__: kind
     for kind in (
@@ -158,8 +159,10 @@ def read(path: str | os.PathLike[str]) -> tuple[LinearClassifier, Any]:
         if header["digest"] != _digest(content, arrays):
             raise ValueError("its digest does not match its content")
     with _refused(path, "does not hold a learner of this package"):
-        if header["version"] == 1:
+        if header["version"] < 2:
             content, arrays = from_version1(content, arrays)
+        if header["version"] < 3:
+            content, arrays = from_version2(content, arrays)
         return _restored(content, arrays)
 
 
@@ -215,6 +218,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
 CONTENT: dict[int, Callable[[dict[str, Any]], Any]] = {
     1: lambda header: [header["learner"], header["extra"]],
     2: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
+    3: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
 }
 
 
@@ -248,6 +252,10 @@ def _encode(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_encode(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
     if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):
+            # JSON has only texts as names; pairs keep numbers apart from texts.
+            pairs = [[_encode(key, where), _encode(v, f"{where}[{key!r}]")] for key, v in value.items()]
+            return {"pairs": pairs}
         return {"dict": {name: _encode(v, f"{where}.{name}") for name, v in value.items()}}
     for kind in ("measure", "loss", "loss of measure"):
         if isinstance(value, Measure) and _same(kind, value):
@@ -275,6 +283,8 @@ def _decode(tree: Any) -> Any:
             return float(number)
         case {"dict": dict(entries)}:
             return {name: _decode(entry) for name, entry in entries.items()}
+        case {"pairs": list(pairs)}:
+            return {_decode(key): _decode(entry) for key, entry in pairs}
         case {"measure": str(name)}:
             return get_measure(name)
         case {"loss": str(name)}:
@@ -298,8 +308,9 @@ def _restored(
         raise ValueError(f"the parameters of {kind.__name__} are not {', '.join(parameters)}")
     learner = kind(**parameters)
     if arrays:
-        coef = arrays.get("coef", np.zeros(0))
-        reader = Arrays(arrays, coef.shape[-1] if coef.ndim else 0)
+        coef, classes = (arrays.get(name, np.zeros(0)) for name in ("coef", "classes"))
+        n_classes = len(classes) if classes.ndim else 0
+        reader = Arrays(arrays, coef.shape[-1] if coef.ndim else 0, n_classes)
         learner.from_arrays(reader)
         reader.finish()
     return learner, _decode(content["extra"])

@@ -10,6 +10,8 @@ from quapy_nemsis.streaming import chunks_of, fit_stream
 from tests.golden import record
 
 VERSION1 = record.FOLDER / "version1"
+# Files of version 2 hold the same learners as those of version 1.
+VERSIONS = {1: VERSION1, 2: record.FOLDER / "version2"}
 FILES = sorted(
     path.stem for path in VERSION1.glob("*.npz") if path.stem not in ("expected", "checkpoint")
 )
@@ -48,9 +50,10 @@ def rows_of(name):
     return pd.DataFrame(X, columns=list("abcdef")) if "columns" in name else X
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", FILES)
-def test_files_of_version_1_are_read(name, expected):
-    learner = load(VERSION1 / f"{name}.npz")
+def test_files_of_older_versions_are_read(version, name, expected):
+    learner = load(VERSIONS[version] / f"{name}.npz")
     if "unfitted" in name:
         assert not hasattr(learner, "classes_")
         assert learner.get_params()["measure"] == "bakld:0.3"
@@ -77,11 +80,12 @@ def test_files_of_version_1_are_read(name, expected):
         np.testing.assert_allclose(learner.predict_proba(X), posteriors, rtol=1e-9)
 
 
-def test_a_stream_goes_on_from_a_checkpoint_of_version_1(expected, tmp_path):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stream_goes_on_from_a_checkpoint_of_an_older_version(version, expected, tmp_path):
     X, y = record.points()
     order = np.random.default_rng(2).integers(0, len(y), 3000)
     path = tmp_path / "checkpoint.npz"
-    path.write_bytes((VERSION1 / "checkpoint.npz").read_bytes())
+    path.write_bytes((VERSIONS[version] / "checkpoint.npz").read_bytes())
     learner = load(path)
     source = chunks_of(X[order], y[order], rows=100)
     progress = fit_stream(

@@ -45,6 +45,7 @@ from quapy_nemsis.learners.state import (
     AVERAGES,
     UNWEIGHTED,
     Arrays,
+    Data,
     Model,
     S,
     State,
@@ -55,7 +56,6 @@ from quapy_nemsis.learners.tuning import (
     RADII,
     STEP_SIZES,
     STREAM_STEP_SIZES,
-    Data,
     StreamTuner,
     Tuned,
     tune,
@@ -232,8 +232,8 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     tuning_: dict[str, list[float]]
     history_: dict[str, list[Any]]
 
-    def settings(self) -> S:
-        """Check the parameters and return them as settings."""
+    def settings(self, n_classes: int = 2) -> S:
+        """Check the parameters and return them as settings for a number of classes."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
@@ -254,17 +254,17 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         return self._fit(X, y, None, None)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, class_weight: Any) -> Self:
-        settings = self.settings()
+        self.settings()  # raises an error for invalid parameters before the data are looked at
         with unchanged_on_error(self):
             X, labels = self._checked(X, y, reset=True)
-            every = self.checked_classes(labels)
-            weights = checked_weights(sample_weight, class_weight, X, labels, every)
+            classes = self.checked_classes(labels)
+            weights = checked_weights(sample_weight, class_weight, X, labels, classes)
             X, labels, weights = _without_zeros(X, labels, weights)
-            classes = every
             if len(weights):
                 classes = self.checked_classes(labels)
             data = Data(X, encode(labels, classes), len(classes), weights)
-            self._check_size(data, settings)
+            settings = self.settings(len(classes))
+            self._check_size(data)
             n_passes = self.passes(X.shape[0], len(classes))
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
             tuned = tune(data, settings, self.state_type, n_passes, rng)
@@ -281,7 +281,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
                 order = rng.permutation(n) if self.shuffle else np.arange(n)
                 records += self._learn(state, data, order)
                 self._report(state, f"pass {i + 1}/{n_passes}")
-            self.history_ = _no_history(len(classes))
+            self.history_ = no_history(len(classes))
             self.tuning_ = tuned.table if tuned is not None else {}
             self.take_over(state, classes, records)
             self._calibrate(data, tuned, rng)
@@ -312,7 +312,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     def _partial_fit(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, class_weight: Any
     ) -> Self:
-        settings = self.settings()
+        self.settings()
         first = not hasattr(self, "state_")
         with unchanged_on_error(self):
             X, labels = self._checked(X, y, reset=first)
@@ -330,10 +330,11 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             weights = checked_weights(sample_weight, class_weight, X, labels, known)
             X, labels, weights = _without_zeros(X, labels, weights)
             data = Data(X, encode(labels, known), len(known), weights)
+            settings = self.settings(len(known))
             if first:
-                self._check_size(data, settings, stream=True)
+                self._check_size(data, stream=True)
                 state = self._start_stream(data, settings)
-                self.history_ = _no_history(len(known))
+                self.history_ = no_history(len(known))
                 self.tuning_ = {}
             else:
                 state = self._resumed(settings, classes)
@@ -387,12 +388,13 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.resume_signature_ = tuple(signature)
         tuning = arrays.part("tuning")
         self.tuning_ = tuning.columns(("eta0", "radius", "value", "ba")) if tuning.arrays else {}
-        self.history_ = arrays.part("history").columns(tuple(_no_history(arrays.n_classes)))
-        settings, part = self.settings().completed(self.eta0_, self.radius_), arrays.part("state")
+        self.history_ = arrays.part("history").columns(tuple(no_history(arrays.n_classes)))
+        part, given = arrays.part("state"), self.settings(arrays.n_classes)
+        settings = given.completed(self.eta0_, self.radius_)
         if len(signature) != len(settings.resume_signature) or not self.eta0_ > 0 < self.radius_:
             raise ValueError("its step size, radius or resume signature is not valid")
         if StreamTuner.is_in(part):
-            self.state_ = StreamTuner.restored(part, self.settings(), self.state_type)
+            self.state_ = StreamTuner.restored(part, given, self.state_type)
         else:
             self.state_ = self.state_type.from_arrays(part, settings)
         part.finish()
@@ -404,7 +406,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         options = {"dtype": FLOATS, "ensure_all_finite": not self.notices_nan}
         return checked_data(self, X, y, reset=reset, **options)
 
-    def _check_size(self, data: Data, settings: S, stream: bool = False) -> None:
+    def _check_size(self, data: Data, stream: bool = False) -> None:
         """Refuse weights that do not fit into memory, before it is taken."""
         steps = len(STREAM_STEP_SIZES if stream else STEP_SIZES) if self.eta0 == AUTO else 1
         radii = len(RADII) if self.radius == AUTO and not stream else 1
@@ -592,7 +594,8 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         part.finish()
 
     def _calibrate(self, data: Data, tuned: Tuned[S] | None, rng: Any) -> None:
-        self.calibration_ = calibrate(self.state_, data, tuned, rng)
+        held = None if tuned is None else tuned.held
+        self.calibration_ = calibrate(self.state_, data, held, rng)
 
     def _recalibrate(self, data: Data) -> None:
         newest = slice(-RECENT, None)
@@ -604,7 +607,8 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         )
 
 
-def _no_history(n_classes: int) -> dict[str, list[Any]]:
+def no_history(n_classes: int) -> dict[str, list[Any]]:
+    """Training history without entries."""
     return {column: [] for column in (HISTORY if n_classes == 2 else CLASS_HISTORY)}
 
 

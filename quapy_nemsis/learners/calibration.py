@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -12,8 +12,7 @@ from scipy.special import expit, log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from quapy_nemsis.learners.scores import quiet_scores
-from quapy_nemsis.learners.state import MOST, Arrays, State
-from quapy_nemsis.learners.tuning import Data, Tuned
+from quapy_nemsis.learners.state import MOST, Arrays, Data, State
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Valuation, get_measure
 from quapy_nemsis.measures.formulas import smoothing
 
@@ -22,6 +21,17 @@ RECENT = 4096
 _MOST_OF_A_CLASS = 50_000
 # The weight of the sigmoid in points, next to the labels. With fewer points than this, the sigmoid is used alone.
 _SIGMOID_POINTS = 1000.0
+# For more than two classes: how many points are used at most, to fit and to compare candidates, and the standard
+# deviation of the prior of the corrections of offsets.
+_MOST_POINTS, _MOST_POINTS_TO_COMPARE, _SPREAD = 20_000, 5_000, 0.3
+
+
+class Points(NamedTuple):
+    """Scores of rows, their labels, and how many points each represents."""
+
+    scores: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
 
 
 def sample_of_classes(data: Data, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -146,6 +156,10 @@ class Calibration:
         """Calibration for two classes, or for as many as there are columns of scores."""
         kind = TwoClassCalibration if scores.ndim == 1 else ClassCalibration
         return kind(scores, labels, weights, measure)
+
+    def loss(self) -> float:
+        """Mean of −ln η(label) over the points that the calibration is fitted to."""
+        raise TypeError(f"{type(self).__name__} is abstract")
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Posterior probabilities, with a row for each score and a column for each class."""
@@ -278,6 +292,7 @@ class ClassCalibration(Calibration):
     The parameters are those of `Calibration`.
     """
 
+    @cached_property
     def _prior(self) -> np.ndarray:
         """Offsets that follow from the measure and the shares of the classes."""
         n = self.scores.shape[1]
@@ -291,28 +306,40 @@ class ClassCalibration(Calibration):
                 offsets -= np.log(alpha)
         return offsets - offsets.mean()
 
+    def _maximise(self, most: int, free: bool) -> tuple[float, np.ndarray, float]:
+        """Temperature, offsets and mean loss −ln η(label) of the best fit to at most so many points."""
+        every = max(len(self.labels) // most, 1)
+        labels, weights = self.labels[::every], self.weights[::every]
+        rows, total = np.arange(len(labels)), weights.sum()
+        scale = max(float(np.std(self.scores)), 1e-300)
+        f = self.scores[::every] / scale
+
+        def loss(model: np.ndarray) -> tuple[float, np.ndarray]:
+            temperature, change = math.exp(model[0]), model[1:] if free else 0.0
+            logs = log_softmax(temperature * f + (self._prior + change), axis=1)
+            value = -weights @ logs[rows, labels]
+            wrong = np.exp(logs)
+            wrong[rows, labels] -= 1.0
+            wrong *= weights[:, np.newaxis]
+            slope = np.array([temperature * np.vdot(wrong, f)])
+            if free:
+                value += 0.5 * change @ change / _SPREAD**2
+                slope = np.concatenate([slope, wrong.sum(axis=0) + change / _SPREAD**2])
+            return value / total, slope / total
+
+        bounds = [(-12.0, 12.0), *[(None, None)] * (f.shape[1] if free else 0)]
+        found = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds)
+        offsets = self._prior + (found.x[1:] if free else 0.0)
+        return math.exp(found.x[0]) / scale, offsets, float(found.fun)
+
     @cached_property
     def _fitted(self) -> tuple[float, np.ndarray]:
         """Temperature and offsets."""
-        prior, rows, total = self._prior(), np.arange(len(self.labels)), self.weights.sum()
-        scale = max(float(np.std(self.scores)), 1e-300)
-        f = self.scores / scale
+        return self._maximise(_MOST_POINTS, free=True)[:2]
 
-        def loss(model: np.ndarray) -> tuple[float, np.ndarray]:
-            temperature, change = math.exp(model[0]), model[1:]
-            logits = temperature * f + prior + change
-            logs = log_softmax(logits, axis=1)
-            value = -self.weights @ logs[rows, self.labels] + 0.5 * change @ change / SPREAD**2
-            wrong = np.exp(logs)
-            wrong[rows, self.labels] -= 1.0
-            wrong *= self.weights[:, np.newaxis]
-            by_change = wrong.sum(axis=0) + change / SPREAD**2
-            slope = np.concatenate([[temperature * np.vdot(wrong, f)], by_change])
-            return value / total, slope / total
-
-        bounds = [(-12.0, 12.0), *[(None, None)] * f.shape[1]]
-        found = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds)
-        return math.exp(found.x[0]) / scale, prior + found.x[1:]
+    def loss(self) -> float:
+        """Mean of −ln η(label) over the points, with the best temperature and the offsets of the measure."""
+        return self._maximise(_MOST_POINTS_TO_COMPARE, free=False)[2]
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Posterior probabilities, with a row for each score and a column for each class."""
@@ -320,11 +347,8 @@ class ClassCalibration(Calibration):
         return softmax(temperature * scores + offsets, axis=1)
 
 
-SPREAD = 1.0
-
-
 def calibrate(
-    state: State[Any], data: Data, tuned: Tuned[Any] | None, rng: np.random.Generator
+    state: State[Any], data: Data, held: Points | None, rng: np.random.Generator
 ) -> Calibration:
     """Calibrate the scores of a state's model at the end of `fit`.
 
@@ -334,9 +358,8 @@ def calibrate(
     held-out rows are used.
     """
     X, measure = data.X, state.objective()
-    if tuned is not None and (data.n_classes > 2 or X.shape[0] < 10 * X.shape[1]):
-        weights = tuned.weights if len(tuned.weights) else None
-        return Calibration.of(tuned.scores, tuned.labels, weights, measure)
+    if held is not None and (data.n_classes > 2 or X.shape[0] < 10 * X.shape[1]):
+        return Calibration.of(*held, measure)
     sample, weights = sample_of_classes(data, rng)
     blocks = np.array_split(sample, len(sample) // 10_000 + 1)  # indexing copies rows
     model = state.model()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, log_softmax, softmax
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
@@ -21,15 +21,22 @@ from quapy_nemsis._validation import (
     check_positive,
     check_verbose,
     checked_data,
-    distinct,
-    two_classes,
+    checked_weights,
+    encode,
     unchanged_on_error,
     warn_of_scale,
 )
 from quapy_nemsis.learners.base import LinearClassifier
 from quapy_nemsis.learners.scores import linear_scores
 from quapy_nemsis.learners.state import Arrays
-from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Rates, get_measure
+from quapy_nemsis.measures import (
+    ClassRates,
+    Measure,
+    NestedMeasure,
+    PseudoMeasure,
+    Rates,
+    get_measure,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,12 +60,15 @@ class CANParameters:
     max_iter: int = 1000
     fit_intercept: bool = True
     verbose: int = 0
+    class_weight: Any = None
 
 
 class CANClassifier(CANParameters, LinearClassifier):
     """Linear classifier trained by CAN (Algorithm 2 of Kar et al., KDD 2016), an exact batch method.
 
-    With the logistic reward, P(w) and N(w) are smooth. For a pseudo-concave measure, CAN alternates between
+    With the logistic reward, P(w) and N(w) are smooth. For more than two classes it is 1 + c·ln softmax(f)_i of the
+    row's own class i, with c = ln 2/ln K so that it equals the reward of two classes for K = 2; what it lacks to 1 counts
+    for the other classes in proportion to their softmax. For a pseudo-concave measure, CAN alternates between
     w ← argmax V(w, v) over ‖w‖ ≤ R and v ← P_class(w)/P_quant(w), until v gains less than `tol`. The gap to the best
     level shrinks at least as fast as (1 − m/M)ᵗ (Theorem 2). (The paper's step 5 prints V ≥ v, but V ≥ 0 is meant.) A
     nested concave measure is maximised directly, once. The maximisation uses scipy's L-BFGS, followed by spectral
@@ -87,6 +97,8 @@ class CANClassifier(CANParameters, LinearClassifier):
         Whether to learn an intercept.
     verbose : int, default=0
         If not 0, print a line per level.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the weights of the rows of each class, as in scikit-learn.
 
     Attributes
     ----------
@@ -107,7 +119,9 @@ class CANClassifier(CANParameters, LinearClassifier):
     True
     """
 
-    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+    multiclass = True
+
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Maximise the measure over all rows.
 
         Parameters
@@ -115,7 +129,9 @@ class CANClassifier(CANParameters, LinearClassifier):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows; other types than float64 are converted to it.
         y : array-like of shape (n_samples,)
-            Labels of any type, with two classes.
+            Labels of any type, of two or more classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows; a row of weight 3 counts as three rows.
 
         Returns
         -------
@@ -123,14 +139,21 @@ class CANClassifier(CANParameters, LinearClassifier):
             The fitted learner.
         """
         with unchanged_on_error(self):
-            return self._fit(self._checked_measure(), X, y)
+            return self._fit(self._checked_measure(), X, y, sample_weight)
 
-    def _fit(self, measure: NestedMeasure | PseudoMeasure, X: Any, y: Any) -> Self:
+    def _fit(
+        self, measure: NestedMeasure | PseudoMeasure, X: Any, y: Any, sample_weight: Any
+    ) -> Self:
         X, y = checked_data(self, X, y, reset=True, dtype=np.float64)
-        classes = two_classes(distinct(y), self)
+        classes = self.checked_classes(y)
+        weights = checked_weights(sample_weight, self.class_weight, X, y, classes)
+        if weights is not None and not weights.all():
+            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+            classes = self.checked_classes(y)
         warn_of_scale(X, stacklevel=4)
-        problem = _Problem(X, y == classes[1], self)
-        model = np.zeros(X.shape[1] + 1)
+        kind = _Problem if len(classes) == 2 else _ClassProblem
+        problem = kind(X, encode(y, classes), len(classes), weights, self)
+        model = np.zeros(problem.n_models * (X.shape[1] + 1))
         levels: list[float] = []
         if isinstance(measure, NestedMeasure):
             model = problem.maximise(measure, model)
@@ -160,7 +183,7 @@ class CANClassifier(CANParameters, LinearClassifier):
                 "a radius"
             )
         self.classes_ = classes
-        self.coef_, self.intercept_ = model[np.newaxis, :-1].copy(), model[-1:].copy()
+        self.coef_, self.intercept_ = problem.split(model)
         self.levels_, self.n_iter_ = np.array(levels), len(levels)
         return self
 
@@ -196,13 +219,23 @@ class CANClassifier(CANParameters, LinearClassifier):
 
 
 class _Problem:
-    """Maximises a measure of the mean logistic rewards on a data set. A model is one vector, w followed by b."""
+    """Maximises a measure of the mean logistic rewards on a data set of two classes.
 
-    def __init__(self, X: Any, positive: np.ndarray, options: CANParameters):
-        self.X = X
-        self.positive = positive
-        self.sign = np.where(positive, 1.0, -1.0)
-        self.counts = np.array([positive.sum(), (~positive).sum()], dtype=float)
+    A model is one vector: the weights, then the intercept. With more classes, it has one such vector for each.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        labels: np.ndarray,
+        n_classes: int,
+        weights: np.ndarray | None,
+        options: CANParameters,
+    ):
+        self.X, self.labels = X, labels
+        self.n_models = 1 if n_classes == 2 else n_classes
+        self.weights = np.ones(len(labels)) if weights is None else weights
+        self.members = np.bincount(labels, self.weights, n_classes)
         self.options = options
         #: Largest entry of the gradient if the last maximisation stopped before reaching its tolerance, otherwise 0.
         self.unfinished = 0.0
@@ -210,28 +243,43 @@ class _Problem:
         #: Number of evaluations left, and number allowed in all.
         self.left = self.allowed = max(_EVALUATIONS, _EVALUATIONS_PER_ITER * int(options.max_iter))
 
-    def rates(self, model: np.ndarray) -> tuple[Rates, np.ndarray]:
-        """Mean rewards and margins of a model."""
-        margins = self.sign * linear_scores(self.X, model[:-1], model[-1])
-        rewards = 1.0 - np.logaddexp(0.0, -margins)
-        sums = rewards[self.positive].sum(), rewards[~self.positive].sum()
-        return Rates.of(sums[0], self.counts[0], sums[1], self.counts[1]), margins
+    def split(self, model: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weights, with a row for each model, and intercepts."""
+        parts = model.reshape(self.n_models, -1)
+        return parts[:, :-1].copy(), parts[:, -1].copy()
+
+    def size(self, model: np.ndarray) -> float:
+        """The norm of the weights that the radius bounds."""
+        return float(np.linalg.norm(model.reshape(self.n_models, -1)[:, :-1]))
+
+    def rates(self, model: np.ndarray) -> tuple[Rates | ClassRates, Any]:
+        """Mean rewards of a model, and what `slopes` needs besides."""
+        sign = np.where(self.labels, 1.0, -1.0)
+        margins = sign * linear_scores(self.X, model[:-1], model[-1])
+        rewards = self.weights * (1.0 - np.logaddexp(0.0, -margins))
+        sums = rewards[self.labels].sum(), rewards[~self.labels].sum()
+        return Rates.of(sums[0], self.members[1], sums[1], self.members[0]), (sign, margins)
+
+    def slopes(self, measure: NestedMeasure, rates: Any, found: Any) -> np.ndarray:
+        """Derivatives of the measure by the scores."""
+        sign, margins = found
+        a_pos, a_neg = measure.class_gradients(*rates)
+        factor = np.where(self.labels, a_pos / self.members[1], a_neg / self.members[0])
+        return self.weights * factor * sign * expit(-margins)
 
     def value(self, measure: Measure, model: np.ndarray) -> float:
         """Value of the measure at the model's mean rewards."""
-        return measure.value(*self.rates(model)[0])
+        return measure.at(self.rates(model)[0])
 
     def loss(self, model: np.ndarray, measure: NestedMeasure) -> tuple[float, np.ndarray]:
         """Negative measure and its gradient."""
         self.left -= 1
-        rates, margins = self.rates(model)
-        a_pos, a_neg = measure.class_gradients(*rates)
-        weight = np.where(self.positive, a_pos / self.counts[0], a_neg / self.counts[1])
-        slopes = weight * self.sign * expit(-margins)
-        gradient = np.empty_like(model)
-        gradient[:-1] = -(self.X.T @ slopes)
-        gradient[-1] = -slopes.sum() if self.options.fit_intercept else 0.0
-        return -measure.value(*rates), gradient
+        rates, found = self.rates(model)
+        slopes = self.slopes(measure, rates, found)
+        gradient = np.empty((self.n_models, self.X.shape[1] + 1))
+        gradient[:, :-1] = -(self.X.T @ slopes).T
+        gradient[:, -1] = -slopes.sum(axis=0) if self.options.fit_intercept else 0.0
+        return -measure.at(rates), gradient.ravel()
 
     def maximise(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
         """Find the model with the highest value inside the ball, from a starting point."""
@@ -241,7 +289,7 @@ class _Problem:
 
     def _maximise(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
         model = self._lbfgs(measure, start)
-        if np.linalg.norm(model[:-1]) <= self.options.radius:
+        if self.size(model) <= self.options.radius:
             return model
         # The radius binds, and the path that L-BFGS took outside the ball does not tell where the maximum inside is.
         # Search from both ends of that path and keep the better result.
@@ -272,7 +320,8 @@ class _Problem:
 
     def _project(self, model: np.ndarray) -> np.ndarray:
         model = model.copy()
-        model[:-1] *= min(1.0, self.options.radius / max(float(np.linalg.norm(model[:-1])), 1e-300))
+        inside = min(1.0, self.options.radius / max(self.size(model), 1e-300))
+        model.reshape(self.n_models, -1)[:, :-1] *= inside
         return model
 
     def _projected(self, measure: NestedMeasure, start: np.ndarray) -> np.ndarray:
@@ -310,3 +359,42 @@ class _Problem:
                 best, best_loss = model, loss
         self.unfinished = float(np.abs(self._project(model - gradient) - model).max())
         return best
+
+
+class _ClassProblem(_Problem):
+    """The problem for more than two classes. The radius bounds √2·‖W‖, as in `NEMSISClassifier`."""
+
+    def size(self, model: np.ndarray) -> float:
+        """The norm of the weights that the radius bounds."""
+        return math.sqrt(2.0) * super().size(model)
+
+    def rates(self, model: np.ndarray) -> tuple[ClassRates, Any]:
+        """Mean rewards and counts of a model, and what `slopes` needs besides."""
+        parts = model.reshape(self.n_models, -1)
+        scores = linear_scores(self.X, parts[:, :-1], parts[:, -1])
+        logs = log_softmax(scores, axis=1)
+        own = np.arange(len(self.labels)), self.labels
+        missing = -self.unit * logs[own]
+        # Softmax over the other classes.
+        scores[own] = -math.inf
+        others = softmax(scores, axis=1)
+        rewards = np.bincount(self.labels, self.weights * (1.0 - missing), self.n_models)
+        counted = (self.weights * missing) @ others + rewards
+        return ClassRates.of(self.members, rewards, counted), (np.exp(logs), own, missing, others)
+
+    def slopes(self, measure: NestedMeasure, rates: Any, found: Any) -> np.ndarray:
+        """Derivatives of the measure by the scores, with a column for each class."""
+        shares, own, missing, others = found
+        alpha, by_count = measure.gradients(*rates)
+        gain = (alpha / rates.p + by_count)[self.labels]
+        mean = others @ by_count
+        # What is missing falls as the own score grows; it moves among the others as their scores change.
+        slopes = -self.unit * (gain - mean)[:, np.newaxis] * shares
+        slopes += missing[:, np.newaxis] * others * (by_count - mean[:, np.newaxis])
+        slopes[own] = self.unit * (gain - mean) * (1.0 - shares[own])
+        return slopes * (self.weights / self.members.sum())[:, np.newaxis]
+
+    @property
+    def unit(self) -> float:
+        """Factor of the reward, ln 2/ln K (see `quapy_nemsis._kernels.multiclass`)."""
+        return math.log(2.0) / math.log(self.n_models)

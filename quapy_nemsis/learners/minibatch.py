@@ -322,9 +322,10 @@ class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[Mi
     # Rows may wait a long time before the kernel reads them.
     notices_nan = False
 
-    def settings(self) -> MiniBatchSettings:
+    def settings(self, n_classes: int = 2) -> MiniBatchSettings:
         """Check the parameters and return them as settings."""
         check_integer("buffer_size", self.buffer_size)
+        check_integer("n_passes", self.n_passes)
         return MiniBatchSettings(
             measure=get_loss(self.loss), buffer_size=int(self.buffer_size), **self.checked_steps()
         )

@@ -14,7 +14,7 @@ from quapy_nemsis._jit import Record
 from quapy_nemsis._kernels import multiclass as class_kernel
 from quapy_nemsis._kernels import nemsis as kernel
 from quapy_nemsis._kernels.rows import Rows
-from quapy_nemsis._validation import check_bool, check_option, check_positive
+from quapy_nemsis._validation import AUTO, check_bool, check_option, check_positive
 from quapy_nemsis.learners.base import (
     ProbabilisticOnlineClassifier,
     StepParameters,
@@ -334,19 +334,24 @@ class NEMSISParameters(WeightParameters, StepParameters):
 
     measure: str | Measure = "q"
     _: KW_ONLY
-    reward: str = "hinge"
+    reward: str = AUTO
     estimates: str = "counts"
     monotone: bool = True
     reward_bound: float = 1.0
 
-    def step_settings(self, measure: NestedMeasure) -> NemsisSettings:
-        """Check the parameters and return them as settings for a measure."""
+    def step_settings(self, measure: NestedMeasure, n_classes: int) -> NemsisSettings:
+        """Check the parameters and return them as settings for a measure and a number of classes."""
+        if n_classes > 2:
+            measure.class_form()  # raises an error for a measure of two classes
+        reward = self.reward
+        if isinstance(reward, str) and reward == AUTO:
+            reward = "hinge" if n_classes == 2 else "logistic"
         check_option("estimates", self.estimates, ESTIMATES)
         check_bool("monotone", self.monotone)
         check_positive("reward_bound", self.reward_bound)
         return NemsisSettings(
             measure=measure,
-            reward=surrogate_code(self.reward),
+            reward=surrogate_code(reward),
             counts=ESTIMATES[self.estimates],
             monotone=bool(self.monotone),
             reward_bound=float(self.reward_bound),
@@ -368,13 +373,20 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     Σ reward/p and a lower variance. There is an intercept, updated like the weight of a feature of value 1 but scaled
     by the mean of min(‖x‖², 1) so far, so that it does not dominate small features.
 
+    For more than two classes there is a weight vector for each class. A point of class i is pulled from class j to its
+    own with the force a_ij = α_i/p_i + λ_i − λ_j, where α and λ are the derivatives of the measure by the recalls and by
+    the counted prevalences (see `quapy_nemsis._kernels.multiclass`). The radius then bounds √2·‖W‖. With two classes
+    this is the step above.
+
     Parameters
     ----------
     measure : str or Measure, default="q"
         The nested concave measure to optimise: a name such as "kld", "bakld:0.3" or "q" (see
         `quapy_nemsis.get_measure`), or a measure object.
-    reward : {"hinge", "logistic"}, default="hinge"
-        Concave surrogate whose gradient updates the weights.
+    reward : {"hinge", "logistic", "auto"}, default="auto"
+        Concave surrogate whose gradient updates the weights. For more than two classes they are the hinge of Crammer
+        and Singer, and softmax. "auto" is "hinge" for two classes and "logistic" for more, where it has better
+        posteriors.
     estimates : {"counts", "surrogate"}, default="counts"
         Compute the running estimates from 0-1 counts (the paper's NEMSIS-NS) or from the surrogate rewards (NEMSIS).
     monotone : bool, default=True
@@ -386,8 +398,9 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
         stream, "auto" means no limit (infinity).
     reward_bound : float, default=1
         B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
-    n_passes : int, default=5
-        Passes of `fit` over the data.
+    n_passes : int or "auto", default="auto"
+        Passes of `fit` over the data. "auto" is 5 for two classes. For more classes it is the number that gives 200,000
+        steps, but at least 5 and at most 60.
     average : {"suffix", "all", "last"}, default="suffix"
         Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
@@ -400,15 +413,18 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
         Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the weights of the rows of each class, as in scikit-learn. They change the shares of the classes that
+        the measure and the posteriors refer to. In `partial_fit`, "balanced" is not possible.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        The labels; the second one is the positive class.
-    coef_ : ndarray of shape (1, n_features)
-        Weights.
-    intercept_ : ndarray of shape (1,)
-        Intercept.
+    classes_ : ndarray of shape (n_classes,)
+        The labels; the second of two is the positive class.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Weights: one row for two classes, a row for each of more.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts.
     n_features_in_ : int
         Number of features.
     t_ : int
@@ -418,8 +434,8 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     tuning_ : dict of lists
         ``eta0``, ``radius``, ``value`` of the measure and ``ba`` of every candidate; empty if nothing was tuned.
     history_ : dict of lists
-        ``samples`` seen, ``seconds`` spent inside the kernel, running estimates ``P`` and ``N``, and the measure's
-        ``value`` at these estimates. There is one entry per `record_every` samples, and none if that is None.
+        ``samples`` seen, ``seconds`` spent inside the kernel, running estimates ``P`` and ``N`` (for more than two
+        classes ``R`` and ``q``, lists with a number for each class), and the measure's ``value`` at these estimates. There is one entry per `record_every` samples, and none if that is None.
 
     References
     ----------
@@ -442,7 +458,7 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     state_type = NemsisState
     resume_parameters = "average and estimates"
 
-    def settings(self) -> NemsisSettings:
+    def settings(self, n_classes: int = 2) -> NemsisSettings:
         """Check the parameters and return them as settings."""
         measure = get_measure(self.measure)
         if isinstance(measure, PseudoMeasure):
@@ -454,4 +470,4 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
             raise ValueError(
                 f"{measure!r} ({measure.formula}) is for evaluation only; choose another"
             )
-        return self.step_settings(measure)
+        return self.step_settings(measure, n_classes)

@@ -473,7 +473,7 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         check_is_fitted(self)
         return self.state_.details()["levels"]
 
-    def settings(self) -> ScanSettings:
+    def settings(self, n_classes: int = 2) -> ScanSettings:
         """Check the parameters and return them as settings."""
         measure = get_measure(self.measure)
         if isinstance(measure, NestedMeasure):
@@ -492,7 +492,7 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         check_positive("level_share", self.level_share, finite=True)
         return ScanSettings(
             measure=measure,
-            steps=self.step_settings(measure.valuation(0.0)),
+            steps=self.step_settings(measure.valuation(0.0), n_classes),
             first_epoch=int(self.first_epoch),
             growth=float(self.growth),
             level_share=float(self.level_share),

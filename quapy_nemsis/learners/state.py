@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -34,6 +34,24 @@ _WORTH_THREADS = 20_000
 UNWEIGHTED: np.ndarray = np.zeros(0)
 #: Weights and intercept: a vector and a number for two classes, a row and a number for each of more classes.
 Model = tuple[np.ndarray, Any]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Checked rows with their labels (bool for two classes, positions of the classes for more) and weights, if any."""
+
+    X: Any
+    labels: np.ndarray
+    n_classes: int
+    weights: np.ndarray = field(default_factory=lambda: UNWEIGHTED)
+
+    def rarest(self) -> float:
+        """Share of the rarest class."""
+        if self.n_classes == 2:
+            share = self.labels.mean()
+            return float(min(share, 1.0 - share))
+        counts = np.bincount(self.labels, minlength=self.n_classes)
+        return float(counts[counts > 0].min() / len(self.labels))
 
 
 class Settings(Protocol):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -26,10 +26,12 @@ import scipy.sparse
 
 from quapy_nemsis._kernels.rows import Rows, as_rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
+from quapy_nemsis.learners.calibration import Calibration, Points
 from quapy_nemsis.learners.scores import linear_scores, predicted_codes
 from quapy_nemsis.learners.state import (
     UNWEIGHTED,
     Arrays,
+    Data,
     Model,
     S,
     State,
@@ -103,6 +105,16 @@ class CandidateScores:
             values = np.where(error <= np.min(error + 2 * deviation), self.values(BA()), -np.inf)
         return values
 
+    def tied(self, measure: Measure) -> np.ndarray:
+        """Which candidates are as good as the best, up to the standard error of BA."""
+        ranking = self.ranking(measure)
+        members, hits = self.members.sum(axis=0), self.hits.sum(axis=0)
+        seen = members > 0
+        recalls = hits[:, seen] / members[seen]
+        variance = (recalls * (1.0 - recalls) / members[seen]).sum(axis=1) / seen.sum() ** 2
+        best = int(np.argmax(ranking))
+        return ranking >= ranking[best] - np.sqrt(variance[best])
+
     def order(self, measure: Measure) -> np.ndarray:
         """Candidates from best to worst; candidates with equal scores are ordered by the error of their counts."""
         return np.lexsort([self.count_errors()[0], -self.ranking(measure)])
@@ -116,10 +128,8 @@ class Tuned(Generic[S]):
     #: Per candidate: eta0, radius, and the value of the measure and ba when it was last evaluated. The latter are NaN
     #: if the candidate diverged before that.
     table: dict[str, list[float]]
-    #: Scores of held-out rows under the winner's settings, and the labels and weights of these rows.
-    scores: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray
+    #: Scores of held-out rows under the winner's settings.
+    held: Points
 
 
 def _mean_square(X: Any) -> float:
@@ -145,24 +155,6 @@ def table_of(settings: Sequence[S], scores: np.ndarray) -> dict[str, list[float]
         "value": scores[:, 0].tolist(),
         "ba": scores[:, 1].tolist(),
     }
-
-
-@dataclass(frozen=True)
-class Data:
-    """Checked rows with their labels (bool for two classes, positions of the classes for more) and weights, if any."""
-
-    X: Any
-    labels: np.ndarray
-    n_classes: int
-    weights: np.ndarray = field(default_factory=lambda: UNWEIGHTED)
-
-    def rarest(self) -> float:
-        """Share of the rarest class."""
-        if self.n_classes == 2:
-            share = self.labels.mean()
-            return float(min(share, 1.0 - share))
-        counts = np.bincount(self.labels, minlength=self.n_classes)
-        return float(counts[counts > 0].min() / len(self.labels))
 
 
 class _Fold(Generic[S]):
@@ -280,13 +272,23 @@ def tune(
             for fold in folds:
                 fold.keep(kept)
     best = int(order[0])
-    return Tuned(
-        every[best],
-        table_of(every, results),
-        np.concatenate([fold.scores(best) for fold in folds]),
-        np.concatenate([fold.y_held for fold in folds]),
-        np.concatenate([fold.weights_held for fold in folds]),
+    held = {best: _held(folds, best)}
+    if n_classes > 2:
+        # Of candidates that classify equally well, take the one with the best posteriors.
+        held = {int(k): _held(folds, k) for k in alive[found.tied(measure)]}
+        objective = folds[0].states[best].objective()
+        best = min(held, key=lambda k: Calibration.of(*held[k], objective).loss())
+    return Tuned(every[best], table_of(every, results), held[best])
+
+
+def _held(folds: Sequence[_Fold[Any]], k: int) -> Points:
+    """Scores of the held-out rows of all folds by a candidate, with labels and weights."""
+    scores = np.concatenate([fold.scores(k) for fold in folds])
+    labels, weights = (
+        np.concatenate([getattr(fold, name) for fold in folds])
+        for name in ("y_held", "weights_held")
     )
+    return Points(scores, labels, weights if len(weights) else np.ones(len(scores)))
 
 
 class StreamTuner(Generic[S]):

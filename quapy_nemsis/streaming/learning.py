@@ -15,9 +15,10 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from quapy_nemsis._validation import check_integer, two_classes
+from quapy_nemsis._validation import check_integer, encode
 from quapy_nemsis.learners import OnlineClassifier
-from quapy_nemsis.learners.scores import quiet_scores
+from quapy_nemsis.learners.scores import predicted_codes, quiet_scores
+from quapy_nemsis.learners.state import rates_of
 from quapy_nemsis.measures import BA, Measure, NegKLD, Rates
 from quapy_nemsis.persistence import read, write
 from quapy_nemsis.streaming.sources import Chunk, Source, from_iterable
@@ -52,17 +53,18 @@ class Progress:
 
     `curve` contains for each window: ``rows`` so far, ``seconds`` of learning, ``value`` of the measure, ``kld``,
     ``ba``, the true ``prevalence`` of the window, the ``estimate`` of this prevalence, and the ``drift``, which is the
-    distance between the prevalence of the window and that of all earlier rows. If a window contains one class only,
-    values that depend on the other class are NaN (``ba``, but not ``kld``).
+    distance ½Σ|p − p'| between the prevalences of the window and of all earlier rows. With two classes, prevalence and
+    estimate are those of the second; with more, they are lists with a number for each class. If a class does not occur
+    in a window, values that depend on its recall are NaN (``ba``, but not ``kld``).
     """
 
     learner: OnlineClassifier[Any]
     rows: int = 0
     seconds: float = 0.0
-    curve: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVE})
-    #: TP, FN, FP, TN of the current window, and the number of positives in earlier windows.
-    window: list[float] = field(default_factory=lambda: [0.0] * 4)
-    positives: float = 0.0
+    curve: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in CURVE})
+    #: Rows, correct predictions and predicted rows of each class in the current window, and rows in earlier windows.
+    window: list[list[float]] = field(default_factory=list)
+    members: list[float] = field(default_factory=list)
     #: Digest of the first row, to recognise the source.
     first_row: str = ""
     #: Whether learning stopped before the end of the source.
@@ -70,7 +72,7 @@ class Progress:
 
     def extra(self) -> dict:
         """The values that a checkpoint stores in addition to the learner."""
-        names = ("rows", "seconds", "curve", "window", "positives", "first_row")
+        names = ("rows", "seconds", "curve", "window", "members", "first_row")
         return {name: getattr(self, name) for name in names}
 
 
@@ -97,8 +99,8 @@ def fit_stream(
         An online learner, whose parameters are used. The learner itself is not changed.
     source : Source or iterable of (X, y)
         Chunks to learn.
-    classes : array-like of shape (2,)
-        Both labels, as a chunk may contain only one of them.
+    classes : array-like of shape (n_classes,)
+        All labels, as a chunk may contain only some of them.
     window : int, default=10,000
         Number of rows in a window of the curve. A window ends with the chunk that fills it.
     checkpoint : str or Path, optional
@@ -145,13 +147,15 @@ def fit_stream(
     if not isinstance(source, Source):
         source = from_iterable(source, "the source")
     progress = _start(learner, checkpoint, resume)
-    classes = two_classes(np.unique(np.asarray(classes)), learner)
+    classes = learner.checked_classes(np.unique(np.asarray(classes)))
+    if not progress.members:
+        progress.window, progress.members = _no_rows(len(classes)), [0.0] * len(classes)
     keeper = _Keeper(progress, checkpoint, every_rows, every_seconds)
     try:
         progress.stopped = _is_over(progress, max_rows, patience)
         for X, y in _unlearned(source, progress, max_rows) if not progress.stopped else ():
             _take(progress, X, y, classes, source.name)
-            if sum(progress.window) >= window:
+            if sum(progress.window[0]) >= window:
                 _close_window(progress, verbose)
             asked = callback is not None and callback(progress)
             progress.stopped = bool(asked) or _is_over(progress, max_rows, patience)
@@ -261,21 +265,21 @@ def _start(learner: OnlineClassifier[Any], checkpoint: Any, resume: bool) -> Pro
 def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: str) -> None:
     """Evaluate a chunk, then learn it."""
     learner, first = progress.learner, progress.rows + 1
-    positive = _is(y, classes[1])
-    known = positive | _is(y, classes[0])
+    known = np.logical_or.reduce([_is(y, label) for label in classes])
     if not known.all():
         bad = int(np.argmin(known))
         raise ValueError(
             f"{name}: row {first + bad:,} has the label {y[bad:].tolist()[0]!r}, "
             f"which is not among the classes {classes.tolist()}"
         )
-    predicted = np.zeros(len(y), dtype=bool)
+    codes = encode(y, classes).astype(np.intp)
+    predicted = np.zeros(len(y), dtype=np.intp)
     if hasattr(learner, "classes_"):
         if X.shape[1] != learner.n_features_in_:
             raise ValueError(
                 f"{name}: row {first:,} has {X.shape[1]} features, but earlier rows have {learner.n_features_in_}"
             )
-        predicted = quiet_scores(X, learner.coef_[0], learner.intercept_[0]) > 0.0
+        predicted = predicted_codes(quiet_scores(X, *learner.model()))
     begin = time.perf_counter()
     try:
         learner.partial_fit(X, y, classes=classes)
@@ -283,14 +287,13 @@ def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: 
         rows = f"rows {first:,} to {progress.rows + len(y):,}"
         raise ValueError(f"{name}, {rows}: {error}") from error
     progress.seconds += time.perf_counter() - begin
-    counts = (
-        positive & predicted,
-        positive & ~predicted,
-        ~positive & predicted,
-        ~positive & ~predicted,
-    )
-    progress.window = [a + float(b.sum()) for a, b in zip(progress.window, counts, strict=True)]
+    sums = [np.bincount(of, minlength=len(classes)) for of in (codes, codes[codes == predicted], predicted)]
+    progress.window = (np.array(progress.window) + sums).tolist()
     progress.rows += len(y)
+
+
+def _no_rows(n_classes: int) -> list[list[float]]:
+    return [[0.0] * n_classes for _ in range(3)]
 
 
 def _is(y: np.ndarray, label: Any) -> np.ndarray:
@@ -299,40 +302,47 @@ def _is(y: np.ndarray, label: Any) -> np.ndarray:
 
 
 def _close_window(progress: Progress, verbose: int) -> None:
-    tp, fn, fp, tn = progress.window
-    total, positives = tp + fn + fp + tn, tp + fn
-    p = positives / total
-    before = progress.rows - total
-    entries = {
+    tally, before = np.array(progress.window), np.array(progress.members)
+    members, _, counted = tally
+    p, estimate = members / members.sum(), counted / members.sum()
+    earlier = before / (before.sum() or 1.0)
+    entries: dict[str, Any] = {
         "rows": progress.rows,
         "seconds": progress.seconds,
-        "prevalence": p,
-        "estimate": (tp + fp) / total,
-        "drift": abs(p - progress.positives / before) if before else 0.0,
+        "prevalence": p.tolist() if len(p) > 2 else float(p[1]),
+        "estimate": estimate.tolist() if len(p) > 2 else float(estimate[1]),
+        "drift": float(np.abs(p - earlier).sum() / 2) if before.any() else 0.0,
     }
     measures = {"value": progress.learner.settings().measure, "kld": NegKLD(), "ba": BA()}
     for name, measure in measures.items():
-        entries[name] = _value(measure, *progress.window)
+        entries[name] = _value(measure, tally)
     entries["kld"] = abs(entries["kld"])
     for name in CURVE:
         progress.curve[name].append(entries[name])
-    progress.positives += positives
-    progress.window = [0.0] * 4
+    progress.members = (before + members).tolist()
+    progress.window = _no_rows(len(p))
     if verbose:
+        shown = f"prevalence {p[1]:.4f}, estimated {estimate[1]:.4f}"
+        if len(p) > 2:
+            shown = f"mean error of the prevalences {np.abs(p - estimate).mean():.4f}"
         print(
             f"{type(progress.learner).__name__}: {progress.rows:,} rows, value {entries['value']:.4f}, "
-            f"KLD {entries['kld']:.2e}, prevalence {p:.4f}, estimated {entries['estimate']:.4f}, "
-            f"{progress.seconds:.1f} s",
+            f"KLD {entries['kld']:.2e}, {shown}, {progress.seconds:.1f} s",
             flush=True,
         )
 
 
-def _value(measure: Measure, tp: float, fn: float, fp: float, tn: float) -> float:
-    """Value for the counts of a window; NaN if it depends on the rate of a class that does not occur."""
-    P, N, p, eps = Rates.of(tp, tp + fn, tn, fp + tn)
-    P_options, N_options = [P] if tp + fn else [0.0, 1.0], [N] if fp + tn else [0.0, 1.0]
-    values = [measure.value(P, N, p, eps) for P in P_options for N in N_options]
-    return values[0] if min(values) == max(values) else math.nan
+def _value(measure: Measure, tally: np.ndarray) -> float:
+    """Value for the counts of a window; NaN if it depends on the recall of a class that does not occur."""
+    rates, absent = rates_of(tally), tally[0] == 0.0
+    value = measure.at(rates)
+    if not absent.any():
+        return value
+    if isinstance(rates, Rates):
+        highest = rates._replace(P=1.0) if absent[1] else rates._replace(N=1.0)
+        return value if measure.at(highest) == value else math.nan
+    highest = measure.at(rates._replace(R=np.where(absent, 1.0, rates.R)))
+    return value if highest == value else math.nan
 
 
 def _is_over(progress: Progress, max_rows: int | None, patience: int | None) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from quapy_nemsis.streaming.learning import Progress
 
 if TYPE_CHECKING:
@@ -11,13 +13,15 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 _BLUE, _ORANGE, _GREEN = "#0072B2", "#D55E00", "#009E73"
+_COLOURS = ("#000000", "#E69F00", _BLUE, _GREEN, "#CC79A7", _ORANGE, "#56B4E9")
 
 
 def plot_progress(progress: Progress) -> Figure:
     """Plot the evaluation of a learner on each window of a stream, before it was learned, and the drift of the stream.
 
     The top panel shows the measure and BA. The middle panel shows KLD on a logarithmic scale. The bottom panel shows
-    the true prevalence of each window and the learner's estimate (the share of rows it predicted to be positive).
+    the true prevalence of each window and the learner's estimate (the share of rows it predicted to be in the class):
+    of the second of two classes or, with more, of each class, up to the seven that are most frequent.
 
     Parameters
     ----------
@@ -61,10 +65,18 @@ def plot_progress(progress: Progress) -> Figure:
     middle.plot(curve["rows"], floor, color=_ORANGE, marker="o", ms=3, label="KLD of the window")
     middle.set_yscale("log")
     middle.set_ylabel("KLD")
-    bottom.plot(curve["rows"], curve["prevalence"], color="black", label="true")
-    bottom.plot(
-        curve["rows"], curve["estimate"], color=_ORANGE, marker="o", ms=3, ls="--", label="estimate"
-    )
+    dashed = {"marker": "o", "ms": 3, "ls": "--"}
+    true, estimated = (np.array(curve[name]) for name in ("prevalence", "estimate"))
+    if true.ndim == 1:
+        bottom.plot(curve["rows"], true, color="black", label="true")
+        bottom.plot(curve["rows"], estimated, color=_ORANGE, label="estimate", **dashed)
+    else:
+        frequent = np.argsort(-true.mean(axis=0), kind="stable")[: len(_COLOURS)]
+        for colour, k in zip(_COLOURS, sorted(frequent), strict=False):
+            label = str(progress.learner.classes_[k])
+            bottom.plot(curve["rows"], true[:, k], color=colour, label=label)
+            bottom.plot(curve["rows"], estimated[:, k], color=colour, **dashed)
+        bottom.set_title("solid: true, dashed: estimate", fontsize="small")
     bottom.set_ylabel("prevalence")
     bottom.set_xlabel("rows learned")
     for ax in (top, middle, bottom):

@@ -2,7 +2,8 @@
 
 A case is a name and a list of numbers: weights, intercept, posteriors of a few rows, the step size, levels and the
 like. `test_golden` computes all cases again and compares. Make the record anew only when results are meant to change,
-and say in the changelog why. Files in ``version1`` were saved by format version 1 and are never made anew.
+and say in the changelog why. Files in ``version1`` and
+``version2`` were saved by these versions of the format and are never made anew.
 """
 
 from __future__ import annotations
