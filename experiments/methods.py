@@ -70,6 +70,25 @@ def learner(name: str, objective: str = "") -> Maker:
     return lambda X, y, seed: online(measure, random_state=seed, **options)
 
 
+def is_binary(name: str) -> bool:
+    """Tell whether the method of a name is for two classes only.
+
+    Examples
+    --------
+    >>> is_binary("HDy"), is_binary("ACC(1PMB:kld)"), is_binary("ACC")
+    (True, True, False)
+    """
+    parts = parse_method(name)
+    aggregation = getattr(aggregative, AGGREGATIONS[parts.aggregation])
+    binary = issubclass(aggregation, aggregative.BinaryAggregativeQuantifier)
+    return binary or parts.learner in ("SVM", "1PMB")
+
+
+def suited(names: list[str], n_classes: int) -> list[str]:
+    """Return the names of those methods that can tell so many classes apart."""
+    return [name for name in names if n_classes == 2 or not is_binary(name)]
+
+
 def method(name: str) -> Maker:
     """Return a function that makes the QuaPy quantifier of a name from training rows and a seed.
 
