@@ -214,9 +214,9 @@ def class_diagonals(cells: list[Cell], table: ErrorTable) -> Figure:
     The cells, here and in the figures below, are of one data set, and have a result.
     """
     chosen = frequent(cells[0])
-    axes = panels(len(chosen), 2.8, 2.9, COLUMNS)
+    axes = panels(len(chosen), 2.8, 2.9, COLUMNS, sharex=True, sharey=True)
     end = max(float(c.true.max()) for c in cells)
-    for ax, k in zip(axes, chosen, strict=True):
+    for index, (ax, k) in enumerate(zip(axes, chosen, strict=True)):
         for method, style in zip(table.methods, styles(table), strict=True):
             if found := select(cells, cells[0].data, method):
                 true, estimated = pooled(found, method)
@@ -224,8 +224,10 @@ def class_diagonals(cells: list[Cell], table: ErrorTable) -> Figure:
                 ax.plot(x, mean, markersize=4, **style)
         ax.plot([0.0, end], [0.0, end], color="0.6", linewidth=1.0, zorder=0, label=DIAGONAL)
         ax.set_title(literal(cells[0].classes[k], 30), fontsize=10)
-        ax.set(xlim=(0.0, None), ylim=(0.0, None))
+        # Also above a gap in the last row.
+        ax.tick_params(labelbottom=index + COLUMNS >= len(chosen))
         ax.grid(alpha=0.3)
+    axes[0].set(xlim=(0.0, None), ylim=(0.0, None))
     for ax in axes[-COLUMNS:]:
         ax.set_xlabel("true prevalence")
     for ax in axes[::COLUMNS]:

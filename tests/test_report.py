@@ -15,7 +15,7 @@ import scipy.stats
 
 from experiments import plots, stats
 from experiments.report import drift_block, ranking_blocks, text_table, version, write_report
-from experiments.store import Cell
+from experiments.store import Cell, both
 
 DATA = ("cancer", "<b>digits</b> & $co", "adult|x")
 METHODS = ("CC(LR)", "ACC(LR)", "ACC twin", "NEMSIS:q")
@@ -30,7 +30,8 @@ def make_cell(data, method, seed, slope=1.0, noise=0.03, train=0.4, samples=42, 
     generator = np.random.default_rng(rng)
     true = np.linspace(0.0, 1.0, samples)
     estimated = train + slope * (true - train) + generator.normal(0.0, noise, samples)
-    return Cell(data, method, seed, true, np.clip(estimated, 0.0, 1.0), train, 0.1 + slope, 0.2)
+    shares = (both(values) for values in (true, np.clip(estimated, 0.0, 1.0), train))
+    return Cell(data, method, seed, ["no", "yes"], *shares, 0.1 + slope, 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def table_of(page, words):
 def absolute(cells, data, method, seeds=(0, 1)):
     """Absolute errors, computed apart from what is tested."""
     found = [c for c in cells if (c.data, c.method) == (data, method) and c.seed in seeds]
-    return np.concatenate([np.abs(c.true - c.estimated) for c in found if not c.error])
+    return np.concatenate([np.abs(c.true - c.estimated)[:, 1] for c in found if not c.error])
 
 
 def pixels(png):
@@ -131,7 +132,7 @@ def pixels(png):
 @pytest.mark.parametrize("name", ["ae", "se", "rae", "nae", "nrae", "kld", "nkld"])
 def test_errors_are_those_of_quapy(name):
     cell = make_cell("data", "method", 0, slope=0.7)
-    true, estimated = (np.column_stack([1 - p, p]) for p in (cell.true, cell.estimated))
+    true, estimated = (np.column_stack([1 - p[:, 1], p[:, 1]]) for p in (cell.true, cell.estimated))
     eps = {} if name in ("ae", "se", "nae") else {"eps": 0.01}
     found = stats.errors(cell, name, SIZE)
     np.testing.assert_array_equal(found, getattr(quapy.error, name)(true, estimated, **eps))
@@ -255,7 +256,7 @@ def test_drift_curve_values(cells, table):
     ax = plots.drift_curves(cells, table, SIZE).axes[0]
     assert ax.get_title() == DATA[0]
     (line,) = [line for line in ax.get_lines() if line.get_label() == "CC(LR)"]
-    drift = np.tile(np.abs(cells[0].true - 0.4), 2)
+    drift = np.tile(np.abs(cells[0].true[:, 1] - 0.4), 2)
     assert line.get_xdata()[0] == pytest.approx(drift[drift < 0.1].mean())
     expected = absolute(cells, DATA[0], "CC(LR)")[drift < 0.1].mean()
     assert line.get_ydata()[0] == pytest.approx(expected)
@@ -288,9 +289,10 @@ def test_errors_that_divide_by_prevalences_have_a_log_axis(metric):
 @pytest.mark.parametrize("n_methods", [1, 12])
 @pytest.mark.parametrize("metric", ["ae", "rae", "kld"])
 def test_drift_curves_of_perfect_or_failed_methods(n_methods, metric):
-    true = np.linspace(0.0, 1.0, 21)
+    true = both(np.linspace(0.0, 1.0, 21))
     for result in ({"true": true, "estimated": true}, {"error": "broken"}):
-        found = [Cell("data", f"m{k}", 0, train_prevalence=0.4, **result) for k in range(n_methods)]
+        result |= {"classes": ["no", "yes"], "train_prevalence": both(0.4)}
+        found = [Cell("data", f"m{k}", 0, **result) for k in range(n_methods)]
         table = stats.error_table(found, metric, SIZE)
         plots.png(plots.drift_curves(found, table, SIZE))
 
@@ -454,8 +456,9 @@ def test_csv_files(folder, cells):
             assert float(row.mae) == pytest.approx(np.abs(cell.true - cell.estimated).mean())
             assert float(row.fit_seconds) == cell.fit_seconds
     samples = pd.read_csv(folder / "samples.csv", dtype=str)
+    assert set(samples["class"]) == {"yes"}
     for name in ("true", "estimated"):
-        expected = np.concatenate([getattr(c, name) for c in cells])
+        expected = np.concatenate([getattr(c, name)[:, 1] for c in cells if not c.error])
         np.testing.assert_array_equal([float(value) for value in samples[name]], expected)
     files = {"report.html", "report.md", "results.csv", "samples.csv", "figures"}
     assert {path.name for path in folder.iterdir()} == files
