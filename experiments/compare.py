@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 import warnings
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import quapy as qp
-from quapy.functional import num_prevalence_combinations
 from threadpoolctl import threadpool_limits
 
 from experiments import data, methods
@@ -20,7 +20,7 @@ from experiments.store import Cell, Store, both, compute, provenance
 
 #: The modules that determine what a cell holds.
 COMPUTING = ("compare", "curves", "data", "files", "methods", "names", "prepare")
-#: The most samples that APP may draw, and the most points of the lattice that its grid is picked from.
+#: The most samples that APP may draw, and the most combinations of prevalences that QuaPy may pick its grid from.
 MOST_SAMPLES, MOST_POINTS = 10**5, 10**7
 
 
@@ -53,24 +53,26 @@ class Protocol:
             name, repeats = "UPP", repeats * options["prevalences"]
         return cls(name, repeats=repeats, **sizes)
 
+    def points(self, n_classes: int) -> int:
+        """Return the number of prevalences in APP's grid."""
+        return math.comb(self.n_prevalences + n_classes - 2, n_classes - 1)
+
     def describe(self, n_classes: int) -> str:
         """Return in words what is drawn."""
         samples = f"{self.repeats:,} samples of {self.sample_size} rows"
         if self.name == "APP":
-            points = num_prevalence_combinations(self.n_prevalences, n_classes)
-            return f"APP, {samples} at each of {points:,} prevalences"
+            return f"APP, {samples} at each of {self.points(n_classes):,} prevalences"
         return f"{self.name}{f' ({self.alpha:g})' if self.name == 'Dirichlet' else ''}, {samples}"
 
     def check(self, n_classes: int) -> None:
         """Refuse a grid of APP that is too large, as it soon is with more classes."""
-        size = self.n_prevalences, n_classes
-        samples = num_prevalence_combinations(*size, self.repeats)
-        if self.name == "APP" and (
-            samples > MOST_SAMPLES or self.n_prevalences ** (n_classes - 1) > MOST_POINTS
-        ):
+        samples = self.repeats * self.points(n_classes)
+        lattice = self.n_prevalences ** (n_classes - 1)
+        if self.name == "APP" and (samples > MOST_SAMPLES or lattice > MOST_POINTS):
             raise ValueError(
-                f"APP with {size[0]} points for each of {size[1]} classes would draw {samples:,} samples, from a "
-                "lattice that is too large: choose --protocol UPP, or fewer --prevalences or --repeats"
+                f"APP with {self.n_prevalences} prevalences of each of {n_classes} classes, {self.repeats} times, draws "
+                f"more than {MOST_SAMPLES:,} samples, or picks them from more than {MOST_POINTS:,} combinations: choose "
+                "--protocol UPP, or fewer --prevalences or --repeats"
             )
 
     def on(self, collection: qp.data.LabelledCollection, seed: int) -> Any:

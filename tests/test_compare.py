@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from quapy.functional import num_prevalence_combinations
 from sklearn.datasets import load_wine
 
 from experiments import __main__ as command
@@ -417,7 +418,7 @@ def write_classes(path, n_classes=3, n=600, noise=1.0, **parts):
 
 def test_compare_several_classes(tmp_path, capsys):
     path = write_classes(tmp_path / "three.npz")
-    out, options = tmp_path / "out", ["--metrics", "mae", "mrae", "mkld", "mnkld", "mnae", "mse"]
+    out, options = tmp_path / "out", ["--metrics", "mae"]
     binary = ("HDy", "SVM(KLD)", "ACC(1PMB:kld)")
     run_compare(out, "CC", "EMQ", *binary, sets=[path, "breast_cancer"], options=options)
     printed = capsys.readouterr().out
@@ -453,7 +454,7 @@ def test_compare_several_classes(tmp_path, capsys):
     run("report", out)  # says the same again
     assert "mae under UPP and APP" in capsys.readouterr().out
     # One class against the rest is a set of two.
-    run_compare(out, *binary[:1], sets=[path], options=["--positive", "c1"])
+    run_compare(out, "HDy", sets=[path], options=["--positive", "c1", *options])
     assert results(out)["three", "HDy", 0].classes == ["not c1", "c1"]
 
 
@@ -499,18 +500,15 @@ def test_dirichlet_favours_few_classes():
 
 
 def test_the_grid_of_app_may_be_too_large(tmp_path):
-    compare.Protocol(n_prevalences=21, repeats=25).check(3)  # 231 points
-    for n_classes, options, samples in (
-        (5, {}, "265,650"),
-        (20, {"n_prevalences": 3}, "5,250"),  # few, but of 3**19 points
-    ):
-        with pytest.raises(
-            ValueError, match=rf"{n_classes} classes would draw {samples} samples.*UPP"
-        ):
-            compare.Protocol(**options).check(n_classes)
-        compare.Protocol("UPP", **options).check(n_classes)
+    compare.Protocol(n_prevalences=21, repeats=25).check(3)
+    for n_classes in (2, 3, 7):
+        assert compare.Protocol().points(n_classes) == num_prevalence_combinations(21, n_classes)
+    for n_classes, n_prevalences in ((5, 21), (20, 3), (5000, 1001)):
+        with pytest.raises(ValueError, match=rf"{n_classes} classes, 25 times, draws more .*UPP"):
+            compare.Protocol(n_prevalences=n_prevalences).check(n_classes)
+        compare.Protocol("UPP").check(n_classes)
     path = write_classes(tmp_path / "ten.npz", 10)
-    with pytest.raises(SystemExit, match=r"10 classes would draw .*choose --protocol UPP"):
+    with pytest.raises(SystemExit, match=r"10 classes, 25 times, .*choose --protocol UPP"):
         run("compare", "--sets", path, "--protocol", "APP", "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
