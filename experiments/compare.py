@@ -70,9 +70,9 @@ class Protocol:
         lattice = self.n_prevalences ** (n_classes - 1)
         if self.name == "APP" and (samples > MOST_SAMPLES or lattice > MOST_POINTS):
             raise ValueError(
-                f"APP with {self.n_prevalences} prevalences of each of {n_classes} classes, {self.repeats} times, draws "
-                f"more than {MOST_SAMPLES:,} samples, or picks them from more than {MOST_POINTS:,} combinations: choose "
-                "--protocol UPP, or fewer --prevalences or --repeats"
+                f"APP with {self.n_prevalences} prevalences of each of {n_classes} classes, {self.repeats} times, "
+                f"draws more than {MOST_SAMPLES:,} samples, or picks them from more than {MOST_POINTS:,} "
+                "combinations: choose --protocol UPP, or fewer --prevalences or --repeats"
             )
 
     def on(self, collection: qp.data.LabelledCollection, seed: int) -> Any:
