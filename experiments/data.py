@@ -45,7 +45,7 @@ def embedded(name: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
         y = (rng.random(60_000) < 0.05).astype(int)
         X = rng.normal(size=(60_000, 20)) * np.where(y == 1, 1.6, 1.0)[:, np.newaxis]
         X[:, :5] += 0.9 * y[:, np.newaxis]
-        return X, y, ["negative", "positive"]
+        return X, y, ["narrow", "wide"]
     raise ValueError(f"unknown embedded data set {name!r}; choose from {', '.join(EMBEDDED)}")
 
 

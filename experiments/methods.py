@@ -70,6 +70,14 @@ def learner(name: str, objective: str = "") -> Maker:
     return lambda X, y, seed: online(measure, random_state=seed, **options)
 
 
+def aggregation(name: str) -> Any:
+    """Return QuaPy's class of an aggregation."""
+    found = getattr(aggregative, AGGREGATIONS[name], None)
+    if found is None:
+        raise ValueError(f"the installed QuaPy has no {AGGREGATIONS[name]}: update it")
+    return found
+
+
 def is_binary(name: str) -> bool:
     """Tell whether the method of a name is for two classes only.
 
@@ -79,8 +87,7 @@ def is_binary(name: str) -> bool:
     (True, True, False)
     """
     parts = parse_method(name)
-    aggregation = getattr(aggregative, AGGREGATIONS[parts.aggregation])
-    binary = issubclass(aggregation, aggregative.BinaryAggregativeQuantifier)
+    binary = issubclass(aggregation(parts.aggregation), aggregative.BinaryAggregativeQuantifier)
     return binary or parts.learner in ("SVM", "1PMB")
 
 
@@ -101,5 +108,5 @@ def method(name: str) -> Maker:
     """
     parts = parse_method(name)
     make = learner(parts.learner, parts.objective)
-    aggregation = getattr(aggregative, AGGREGATIONS[parts.aggregation])
-    return lambda X, y, seed: aggregation(make(X, y, seed))
+    put_on = aggregation(parts.aggregation)
+    return lambda X, y, seed: put_on(make(X, y, seed))

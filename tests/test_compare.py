@@ -513,6 +513,13 @@ def test_the_grid_of_app_may_be_too_large(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_aggregation_that_an_old_quapy_lacks(monkeypatch):
+    monkeypatch.delattr(methods.aggregative, "BBSEsoft")
+    for use in (methods.method, methods.is_binary):
+        with pytest.raises(ValueError, match="QuaPy has no BBSEsoft: update it"):
+            use("BBSEsoft(NEMSIS:q)")
+
+
 def test_methods_for_two_classes():
     known = {"HDy", "DyS", "MS", "SVM(KLD)", "SVM(Q)", "1PMB:kld"}
     assert {name for name in names.ALL if methods.is_binary(name)} == known
