@@ -6,6 +6,7 @@ The arguments are read and checked here, before anything slow is imported; `expe
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -65,12 +66,18 @@ def parser() -> argparse.ArgumentParser:
     known = f"names as in the default ({' '.join(DEMO)}), or 'all': {' '.join(ALL)}"
     add("--methods", nargs="+", default=DEMO, metavar="METHOD", help=known)
     add("--target", help="column of the labels, for CSV and Parquet files")
-    add("--positive", help="label of the positive class; the greater of two if not given")
-    add("--protocol", choices=PROTOCOLS, default="APP")
+    rest = "label of the positive class, against all others; each label is a class if not given"
+    add("--positive", help=rest)
+    usual = (
+        "default APP, and for more than two classes UPP with as many samples as APP draws of two"
+    )
+    add("--protocol", choices=PROTOCOLS, help=usual)
     add("--sample-size", type=int, default=100, help=f"rows of a test sample {shown}")
-    drawn = f"samples per prevalence of APP, in all of NPP and UPP {shown}"
+    drawn = f"samples per prevalence of APP, in all of the others {shown}"
     add("--repeats", type=int, default=25, help=drawn)
     add("--prevalences", type=int, default=21, help=f"points of APP's grid {shown}")
+    spread = f"concentration of Dirichlet; 1 is UPP, less favours few classes {shown}"
+    add("--alpha", type=float, default=0.5, help=spread)
     errors = f"of {', '.join(METRICS)} (default mae mrae)"
     add("--metrics", nargs="+", default=["mae", "mrae"], metavar="METRIC", help=errors)
     add("--seed", type=int, default=0, help=f"first seed {shown}")
@@ -113,6 +120,8 @@ def check(options: dict) -> None:
             base_name(metric)
         at_least(options, 1, "sample_size", "repeats", "seeds")
         at_least(options, 2, "prevalences")
+        if not 0 < options["alpha"] < math.inf:
+            raise ValueError(f"--alpha must be a positive number; got {options['alpha']}")
         where = options["data_dir"], options["target"], options["positive"]
         options["located"] = [locate(name, *where) for name in options["sets"]]
         sets = [dataset.name for dataset in options["located"]]

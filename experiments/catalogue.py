@@ -8,7 +8,7 @@ from pathlib import Path
 
 #: Points at a folder of data files, as ``--data-dir`` does.
 FOLDER_VARIABLE = "QUAPY_NEMSIS_DATA"
-EMBEDDED = ("breast_cancer", "digits", "drift")
+EMBEDDED = ("breast_cancer", "digits", "drift", "digits3")
 #: The suffixes of data files, and their formats.
 FORMATS = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv"), "text"),
@@ -56,11 +56,15 @@ PAPER = (
 
 
 def known_sets() -> dict[str, KnownSet]:
-    """Return the paper's eight sets, and QuaPy's binary ones."""
-    from quapy.data.datasets import REVIEWS_SENTIMENT_DATASETS, UCI_BINARY_DATASETS
+    """Return the paper's eight sets, and QuaPy's: binary ones, reviews, and sets of several classes."""
+    from quapy.data import datasets
 
-    quapy = [KnownSet(f"uci.{name}", quapy=name) for name in UCI_BINARY_DATASETS]
-    quapy += [KnownSet(f"reviews.{name}", quapy=name) for name in REVIEWS_SENTIMENT_DATASETS]
+    named = {
+        "uci": datasets.UCI_BINARY_DATASETS,
+        "reviews": datasets.REVIEWS_SENTIMENT_DATASETS,
+        "multi": datasets.UCI_MULTICLASS_DATASETS,
+    }
+    quapy = [KnownSet(f"{kind}.{name}", quapy=name) for kind in named for name in named[kind]]
     return {known.name: known for known in (*PAPER, *quapy)}
 
 

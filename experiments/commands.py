@@ -12,29 +12,51 @@ matplotlib.use("Agg")
 from experiments import catalogue, compare, data, methods, reproduce
 from experiments.names import FIGURES
 from experiments.report import text_table, write_report
+from experiments.stats import distinct
 from experiments.store import Cell, on_dask, replacing
 
 RUN_FILE = "run.json"
 #: The options that tell one comparison from another.
 COMPARED = (
     *("sets", "methods", "target", "positive", "protocol", "sample_size", "repeats"),
-    *("prevalences", "metrics", "seed", "seeds"),
+    *("prevalences", "alpha", "metrics", "seed", "seeds"),
 )
 
 
-def describe(datasets: list[catalogue.DataSet], sample_size: int) -> dict[str, str]:
-    """Print facts about each data set, and return them."""
-    facts = {}
-    for dataset in datasets:
-        facts[dataset.name] = data.describe(dataset)
-        held_out = int(data.TEST_SIZE * len(data.load(dataset).y))
-        if sample_size > held_out:
-            facts[dataset.name] += (
-                f"; samples of {sample_size} rows are drawn from a test part of {held_out}, so that rows repeat "
-                "(--sample-size sets another size)"
-            )
-        print(f"{dataset.name}: {facts[dataset.name]}", flush=True)
-    return facts
+def describe(dataset: catalogue.DataSet, options: dict) -> str:
+    """Return facts about a data set, and what is special about the comparison on it."""
+    facts, loaded, size = [data.describe(dataset)], data.load(dataset), options["sample_size"]
+    held_out = int(data.TEST_SIZE * len(loaded.y))
+    if size > held_out:
+        facts.append(
+            f"samples of {size} rows are drawn from a test part of {held_out}, so that rows repeat "
+            "(--sample-size sets another size)"
+        )
+    n_classes = len(loaded.classes)
+    if options["protocol"] is None and n_classes > 2:
+        drawn = compare.Protocol.chosen(options, n_classes).describe(n_classes)
+        facts.append(
+            f"{drawn}, because APP's grid grows with the classes (--protocol sets another)"
+        )
+    suited = methods.suited(options["methods"], n_classes)
+    if left_out := [name for name in options["methods"] if name not in suited]:
+        facts.append(f"left out: {', '.join(left_out)}, for two classes only")
+    return "; ".join(facts)
+
+
+def plan(dataset: catalogue.DataSet, options: dict) -> list[compare.Task]:
+    """Return the tasks on a data set; refuse a comparison that cannot be made on it."""
+    n_classes = len(data.load(dataset).classes)
+    suited = methods.suited(options["methods"], n_classes)
+    if not suited:
+        raise ValueError(
+            f"{dataset.name} has {n_classes} classes, and {', '.join(options['methods'])} can only tell two apart: "
+            "name another method, as ACC or NEMSIS:q, or one class with --positive, against all others"
+        )
+    protocol = compare.Protocol.chosen(options, n_classes)
+    protocol.check(n_classes)
+    seeds = range(options["seed"], options["seed"] + options["seeds"])
+    return [compare.Task(dataset, name, seed, protocol) for seed in seeds for name in suited]
 
 
 def run_compare(options: dict) -> None:
@@ -42,15 +64,10 @@ def run_compare(options: dict) -> None:
     for name in options["methods"]:
         methods.method(name)  # which refuses unknown measures, before data are read
     datasets, out = options["located"], options["out"]
-    sizes = (options[name] for name in ("protocol", "sample_size", "repeats", "prevalences"))
-    protocol = compare.Protocol(*sizes)
-    tasks = [
-        compare.Task(dataset, name, seed, protocol)
-        for dataset in datasets
-        for seed in range(options["seed"], options["seed"] + options["seeds"])
-        for name in options["methods"]
-    ]
-    facts = describe(datasets, options["sample_size"])
+    tasks = [task for dataset in datasets for task in plan(dataset, options)]
+    facts = {dataset.name: describe(dataset, options) for dataset in datasets}
+    for name, fact in facts.items():
+        print(f"{name}: {fact}", flush=True)
     # Plain JSON, so that the report can be written again.
     kept = {name: options[name] for name in (*COMPARED, "line")}
     if is_of_another_run(out / RUN_FILE, kept):
@@ -78,15 +95,21 @@ def is_of_another_run(path: Path, options: dict) -> bool:
 def finish(run: dict, cells: list[Cell], out: Path) -> None:
     """Print the table of each metric, write the report and say where it is."""
     options = run["options"]
+    protocols: dict[str, list[str]] = {}
+    for name, n_classes in {cell.data: len(cell.classes) or 2 for cell in cells}.items():
+        drawn = compare.Protocol.chosen(options, n_classes).describe(n_classes)
+        protocols.setdefault(drawn, []).append(name)
+    under = " and ".join(distinct(drawn.partition(",")[0] for drawn in protocols))
     for metric in options["metrics"]:
-        print(f"\n{metric} under {options['protocol']}")
+        print(f"\n{metric} under {under}")
         print(text_table(cells, metric, options["sample_size"]))
     missing = len(run["files"]) - len(cells)
+    several = len(protocols) > 1
     setting = {
-        "Protocol": f"{options['protocol']}, samples of {options['sample_size']} rows",
-        "Samples": f"{options['repeats']} per prevalence, {options['prevalences']} prevalences"
-        if options["protocol"] == "APP"
-        else str(options["repeats"]),
+        **{
+            f"Protocol on {', '.join(names)}" if several else "Protocol": drawn
+            for drawn, names in protocols.items()
+        },
         "Splits": f"{options['seeds']}, 70 % for training, from seed {options['seed']}",
         **({"Finished": f"{len(cells)} of {len(run['files'])} cells"} if missing else {}),
         **{f"Data: {name}": fact for name, fact in run["facts"].items()},
@@ -162,12 +185,12 @@ def run_data(options: dict) -> None:
             print(f"{name}: {data.fetch(name)}")
         return
     print(f"embedded: {', '.join(catalogue.EMBEDDED)}")
-    print(f"{'name':22} {'rows x features':17} {'positives':10} {'here?':6} comes from")
+    print(f"{'name':23} {'rows x features':17} {'positives':10} {'here?':6} comes from")
     for known in catalogue.known_sets().values():
         here = catalogue.find(known.name, options["data_dir"])
         origin = f"OpenML {known.openml[0]}" if known.openml else "QuaPy"
         place = here or known.manual or f"data fetch {known.name} ({origin})"
-        facts = f"{known.name:22} {known.size:17} {known.positives:10}"
+        facts = f"{known.name:23} {known.size:17} {known.positives:10}"
         print(f"{facts} {'yes' if here else 'no':6} {place}")
     places = ", ".join(str(folder) for folder in catalogue.folders(options["data_dir"]))
     print(f"looked for in: {places}")

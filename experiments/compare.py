@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 import warnings
@@ -9,35 +10,82 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import quapy as qp
 from threadpoolctl import threadpool_limits
 
 from experiments import data, methods
 from experiments.catalogue import DataSet
-from experiments.store import Cell, Store, compute, provenance
+from experiments.store import Cell, Store, both, compute, provenance
 
 #: The modules that determine what a cell holds.
 COMPUTING = ("compare", "curves", "data", "files", "methods", "names", "prepare")
+#: The most samples that APP may draw, and the most combinations of prevalences that QuaPy may pick its grid from.
+MOST_SAMPLES, MOST_POINTS = 10**5, 10**7
 
 
 @dataclass(frozen=True)
 class Protocol:
     """How test samples are drawn."""
 
-    #: "APP" (a grid of prevalences), "UPP" (prevalences at random) or "NPP" (as in the test part).
+    #: "APP" (a grid of prevalences), "UPP" (prevalences at random, all alike), "Dirichlet" (at random, from a symmetric
+    #: Dirichlet distribution) or "NPP" (as in the test part).
     name: str = "APP"
     sample_size: int = 100
     #: Samples per prevalence of APP, samples in all of the others.
     repeats: int = 25
     #: Points of APP's grid.
     n_prevalences: int = 21
+    #: Concentration of the Dirichlet distribution: 1 is UPP, with less a few classes make up most of a sample.
+    alpha: float = 0.5
+
+    @classmethod
+    def chosen(cls, options: dict, n_classes: int) -> Protocol:
+        """Return the protocol that the options of a comparison mean for a data set.
+
+        If none is named, it is APP for two classes. For more, whose grid is too large, it is UPP with as many samples
+        as APP draws of two.
+        """
+        sizes = {"n_prevalences": options["prevalences"]}
+        sizes |= {name: options[name] for name in ("sample_size", "alpha") if name in options}
+        name, repeats = options["protocol"] or "APP", options["repeats"]
+        if options["protocol"] is None and n_classes > 2:
+            name, repeats = "UPP", repeats * options["prevalences"]
+        return cls(name, repeats=repeats, **sizes)
+
+    def points(self, n_classes: int) -> int:
+        """Return the number of prevalences in APP's grid."""
+        return math.comb(self.n_prevalences + n_classes - 2, n_classes - 1)
+
+    def describe(self, n_classes: int) -> str:
+        """Return in words what is drawn."""
+        samples = f"{self.repeats:,} samples of {self.sample_size} rows"
+        if self.name == "APP":
+            return f"APP, {samples} at each of {self.points(n_classes):,} prevalences"
+        return f"{self.name}{f' ({self.alpha:g})' if self.name == 'Dirichlet' else ''}, {samples}"
+
+    def check(self, n_classes: int) -> None:
+        """Refuse a grid of APP that is too large, as it soon is with more classes."""
+        samples = self.repeats * self.points(n_classes)
+        lattice = self.n_prevalences ** (n_classes - 1)
+        if self.name == "APP" and (samples > MOST_SAMPLES or lattice > MOST_POINTS):
+            raise ValueError(
+                f"APP with {self.n_prevalences} prevalences of each of {n_classes} classes, {self.repeats} times, "
+                f"draws more than {MOST_SAMPLES:,} samples, or picks them from more than {MOST_POINTS:,} "
+                "combinations: choose --protocol UPP, or fewer --prevalences or --repeats"
+            )
 
     def on(self, collection: qp.data.LabelledCollection, seed: int) -> Any:
         """Return QuaPy's protocol over a collection."""
         options: dict[str, Any] = {"repeats": self.repeats, "random_state": seed}
+        options["sample_size"] = self.sample_size
+        if self.name == "Dirichlet":
+            options["alpha"] = np.full(collection.n_classes, self.alpha)
+            return qp.protocol.DirichletProtocol(collection, **options)
         if self.name == "APP":
-            options["n_prevalences"] = self.n_prevalences
-        return getattr(qp.protocol, self.name)(collection, self.sample_size, **options)
+            # Its own check allows fewer samples than `check` does.
+            options |= {"n_prevalences": self.n_prevalences, "sanity_check": None}
+        return getattr(qp.protocol, self.name)(collection, **options)
 
 
 @dataclass(frozen=True)
@@ -56,17 +104,21 @@ def run_task(task: Task) -> Cell:
     try:
         with threadpool_limits(1), qp.util.temp_seed(task.seed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            X, y, X_test, y_test = data.prepare(task.dataset, task.seed)
-            cell.train_prevalence = float(y.mean())
+            cell.classes = data.load(task.dataset).classes
+            n_classes = len(cell.classes)
+            X, y, X_test, y_test = data.split(task.dataset, task.seed)
+            cell.train_prevalence = np.bincount(y) / len(y)
             begin = time.perf_counter()
             quantifier = methods.method(task.method)(X, y, task.seed).fit(X, y)
             cell.fit_seconds = time.perf_counter() - begin
-            test = qp.data.LabelledCollection(X_test, y_test, classes=[0, 1])
+            test = qp.data.LabelledCollection(X_test, y_test, classes=range(n_classes))
             protocol = task.protocol.on(test, task.seed)
             begin = time.perf_counter()
             true, estimated = qp.evaluation.prediction(quantifier, protocol, aggr_speedup="force")
             cell.predict_seconds = time.perf_counter() - begin
-        cell.true, cell.estimated = true[:, 1], estimated[:, 1]
+        if n_classes == 2:
+            true, estimated = both(true[:, 1]), both(estimated[:, 1])
+        cell.true, cell.estimated = true, estimated
     except Exception as error:  # a method can fail in any way, and must not stop the rest
         where = traceback.extract_tb(error.__traceback__)[-1]
         cell.error = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"

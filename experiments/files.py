@@ -34,6 +34,8 @@ UNREADABLE = (
     *(ValueError, OSError, EOFError, KeyError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
+#: Features, labels, and the names of the labels in rising order (None: they are named as they are).
+Parsed = tuple[Any, Any, np.ndarray | None]
 
 
 class Fault(ValueError):
@@ -42,21 +44,27 @@ class Fault(ValueError):
 
 @dataclass(frozen=True)
 class LabelledData:
-    """The features, the labels (True is positive), the missing values of columns, and the sha256 of the source."""
+    """The features and labels of a data set, the missing values of its columns, and the sha256 of the source."""
 
     features: Any
+    #: The place of each row's class among the classes. Of two classes, 1 is the positive one.
     y: np.ndarray
+    #: The names of the classes.
+    classes: list[str]
     missing: dict[str, int]
     fingerprint: str
-    #: The positive label as text, where the source has one.
-    positive: str = ""
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Return the number of rows of each class."""
+        return np.bincount(self.y, minlength=len(self.classes))
 
 
 def load_file(path: Path, target: str | None, positive: str | None) -> LabelledData:
     """Read a data file, whose suffix tells the format.
 
-    The target is the column of the labels, which CSV and Parquet files need. The positive label is given as text; all
-    other labels are negative. None takes the greater of two.
+    The target is the column of the labels, which CSV and Parquet files need. Each label is a class, in rising order; of
+    two, the greater is the positive one. If a positive label is given (as text), all other labels are one class.
     """
     path = Path(path)
     suffix = known_suffix(path)
@@ -65,13 +73,12 @@ def load_file(path: Path, target: str | None, positive: str | None) -> LabelledD
             raise Fault("you have no permission to read the file; change its permissions")
         if path.stat().st_size == 0:
             raise Fault("the file is empty; give one with data")
-        features, labels = PARSERS[FORMATS[suffix]](path, target)
+        features, labels, names = PARSERS[FORMATS[suffix]](path, target)
         if features.shape[0] == 0:
             raise Fault("the file has no rows of data; give one with some")
         if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
             raise Fault("there are labels but no features; give a file with both")
-        labels = np.asarray(labels)
-        y = is_positive(labels, positive)
+        y, classes = encode(np.asarray(labels), names, positive)
         if infinite := column_counts(features, is_infinite):
             raise Fault(
                 f"there are infinite values in the columns {listed(list(infinite))}; replace them with numbers or "
@@ -83,7 +90,7 @@ def load_file(path: Path, target: str | None, positive: str | None) -> LabelledD
         wrong = f"the file is broken or cut short, or it is not a {suffix} file ({error})"
         raise Fault(f"{path}: {wrong}; fetch or write it again") from error
     missing = column_counts(features, pd.isna)
-    return LabelledData(features, y, missing, fingerprint(path), text(labels[y][0]))
+    return LabelledData(features, y, classes, missing, fingerprint(path))
 
 
 def fingerprint(path: Path, block: int = 2**20) -> str:
@@ -100,7 +107,7 @@ def opened(path: Path) -> BinaryIO:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def parse_text(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+def parse_text(path: Path, target: str | None) -> Parsed:
     """Return the features and labels of a CSV or TSV file in UTF-8."""
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
@@ -151,7 +158,7 @@ def check_widths(path: Path, separator: str, every: bool) -> None:
                 return
 
 
-def parse_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+def parse_parquet(path: Path, target: str | None) -> Parsed:
     """Return the features and labels of a Parquet file; an index that pandas stored in it is left out."""
     try:
         return split_target(pd.read_parquet(path).reset_index(drop=True), target)
@@ -159,12 +166,12 @@ def parse_parquet(path: Path, target: str | None) -> tuple[pd.DataFrame, pd.Seri
         raise Fault("Parquet files need pyarrow: pip install pyarrow") from error
 
 
-def split_target(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, pd.Series]:
+def split_target(frame: pd.DataFrame, target: str | None) -> Parsed:
     """Return the feature columns and the target column."""
     frame.columns = frame.columns.map(str)
     names = list(frame.columns)
     if target in names:
-        return frame.drop(columns=target), frame[target]
+        return frame.drop(columns=target), frame[target], None
     columns = f"the columns are {listed(names)}"
     if len(names) == 1:
         columns += " (only one: is the separator right?)"
@@ -176,8 +183,8 @@ def split_target(frame: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame,
     raise Fault(f"there is no column {target!r} for --target; {hint}{columns}")
 
 
-def parse_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
-    """Return the features and labels of an npz file: X, or the CSR parts, and y. Python objects are not loaded."""
+def parse_npz(path: Path, target: str | None) -> Parsed:
+    """Return what an npz file holds: X, or the CSR parts, y and, if given, classes. Python objects are not loaded."""
     if not zipfile.is_zipfile(path):
         raise zipfile.BadZipFile("not a whole npz file")
     parts = {}
@@ -201,7 +208,7 @@ def parse_npz(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
         raise Fault(f"the features have {found}; save a two-dimensional array of numbers")
     if y.shape != X.shape[:1]:
         raise Fault(f"y has shape {y.shape}, the features {X.shape}; save one label per row")
-    return X.astype(np.float32 if X.dtype == np.float32 else np.float64), y
+    return X.astype(np.float32 if X.dtype == np.float32 else np.float64), y, parts.get("classes")
 
 
 def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
@@ -218,10 +225,10 @@ def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
     return X
 
 
-def parse_libsvm(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
+def parse_libsvm(path: Path, target: str | None) -> Parsed:
     """Return the features and labels of a LIBSVM text file. The first bad line is found by halving."""
     try:
-        return load_svmlight_file(str(path))
+        return *load_svmlight_file(str(path)), None
     except (ValueError, OverflowError) as error:
         lines = path.read_bytes().split(b"\n")
         start, stop = 0, len(lines)
@@ -239,7 +246,7 @@ def parse_libsvm(path: Path, target: str | None) -> tuple[Any, np.ndarray]:
         ) from error
 
 
-PARSERS: dict[str, Callable[[Path, str | None], tuple[Any, Any]]] = {
+PARSERS: dict[str, Callable[[Path, str | None], Parsed]] = {
     "text": parse_text,
     "parquet": parse_parquet,
     "npz": parse_npz,
@@ -247,8 +254,10 @@ PARSERS: dict[str, Callable[[Path, str | None], tuple[Any, Any]]] = {
 }
 
 
-def is_positive(values: np.ndarray, positive: str | None) -> np.ndarray:
-    """Tell which of the labels are positive."""
+def encode(
+    values: np.ndarray, names: np.ndarray | None, positive: str | None
+) -> tuple[np.ndarray, list[str]]:
+    """Return the class of each label, as a number, and the names of the classes."""
     missing = np.flatnonzero(pd.isna(values))
     if len(missing):
         wrong = (
@@ -261,16 +270,20 @@ def is_positive(values: np.ndarray, positive: str | None) -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise Fault(f"the labels cannot be sorted ({error}); use numbers or text") from error
     if len(labels) < 2:
-        raise Fault(f"the only label is {listed(labels)}; give a file with two classes")
-    if positive is None and len(labels) > 2:
-        found = f"there are {len(labels)} labels, {listed(labels, 10)}"
-        raise Fault(f"{found}; give the positive one with --positive")
+        raise Fault(f"the only label is {listed(labels)}; give a file with two classes or more")
+    classes = [text(name) for name in (labels if names is None else names)]
+    if len(classes) != len(labels) or len(set(classes)) != len(classes):
+        given = f"{len(labels)} labels, and {len(set(classes))} different names in 'classes'"
+        raise Fault(f"there are {given}; save one name for each label, in the order of the labels")
     if positive is None:
-        return codes == 1
-    chosen = [code for code, label in enumerate(labels) if is_same(label, positive)]
+        return codes, classes
+    pairs = enumerate(zip(labels, classes, strict=True))
+    chosen = [k for k, (label, name) in pairs if is_same(label, positive) or name == positive]
     if not chosen:
-        raise Fault(f"no label is {positive!r}; give --positive one of {listed(labels)}")
-    return codes == chosen[0]
+        raise Fault(f"no label is {positive!r}; give --positive one of {listed(classes)}")
+    name = classes.pop(chosen[0])
+    rest = classes[0] if len(classes) == 1 else f"not {name}"
+    return (codes == chosen[0]).astype(int), [rest, name]
 
 
 def is_same(label: Any, wanted: str) -> bool:

@@ -70,6 +70,32 @@ def learner(name: str, objective: str = "") -> Maker:
     return lambda X, y, seed: online(measure, random_state=seed, **options)
 
 
+def aggregation(name: str) -> Any:
+    """Return QuaPy's class of an aggregation."""
+    found = getattr(aggregative, AGGREGATIONS[name], None)
+    if found is None:
+        raise ValueError(f"the installed QuaPy has no {AGGREGATIONS[name]}: update it")
+    return found
+
+
+def is_binary(name: str) -> bool:
+    """Tell whether the method of a name is for two classes only.
+
+    Examples
+    --------
+    >>> is_binary("HDy"), is_binary("ACC(1PMB:kld)"), is_binary("ACC")
+    (True, True, False)
+    """
+    parts = parse_method(name)
+    binary = issubclass(aggregation(parts.aggregation), aggregative.BinaryAggregativeQuantifier)
+    return binary or parts.learner in ("SVM", "1PMB")
+
+
+def suited(names: list[str], n_classes: int) -> list[str]:
+    """Return the names of those methods that can tell so many classes apart."""
+    return [name for name in names if n_classes == 2 or not is_binary(name)]
+
+
 def method(name: str) -> Maker:
     """Return a function that makes the QuaPy quantifier of a name from training rows and a seed.
 
@@ -82,5 +108,5 @@ def method(name: str) -> Maker:
     """
     parts = parse_method(name)
     make = learner(parts.learner, parts.objective)
-    aggregation = getattr(aggregative, AGGREGATIONS[parts.aggregation])
-    return lambda X, y, seed: aggregation(make(X, y, seed))
+    put_on = aggregation(parts.aggregation)
+    return lambda X, y, seed: put_on(make(X, y, seed))

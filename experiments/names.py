@@ -17,12 +17,13 @@ ERRORS = {
 }
 #: All metrics that are understood: QuaPy puts an m before the mean of an error.
 METRICS = (*(f"m{name}" for name in ERRORS), *ERRORS)
-PROTOCOLS = ("APP", "NPP", "UPP")
+PROTOCOLS = ("APP", "NPP", "UPP", "Dirichlet")
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6")
 
 #: QuaPy's aggregations by name, with the name of the class.
 AGGREGATIONS = {
     **{name: name for name in ("CC", "PCC", "ACC", "PACC", "EMQ", "HDy", "DyS", "MS")},
+    **{name: name for name in ("DMy", "BBSEhard", "BBSEsoft")},
     "KDEy": "KDEyML",
 }
 #: The methods that `compare` runs if nothing is named.

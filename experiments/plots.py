@@ -25,6 +25,7 @@ from experiments.stats import (
     average_ranks,
     cliques,
     distinct,
+    drift,
     errors,
     failure,
 )
@@ -42,7 +43,11 @@ GAP = 14
 COLUMNS = 3
 #: Curves that can be told apart in a panel; of more methods, so many of the best are in colour.
 MOST, IN_COLOUR = 10, 8
-OTHERS = "others"
+#: Classes that have a panel each, and classes that a heat map has room to write numbers for.
+MOST_PANELS, MOST_NUMBERS = 9, 14
+#: The triangle of three prevalences is divided into triangles with so many on a side.
+SIDE = 6
+OTHERS, DIAGONAL = "others", "diagonal"
 
 # Importing QuaPy changes matplotlib's settings for everyone.
 plain = matplotlib.style.context("default")
@@ -82,7 +87,8 @@ def figure_of(axes: list[Axes]) -> Figure:
 
 def legend_below(figure: Figure, axes: list[Axes]) -> None:
     """Draw one legend for all panels, below them, in as many columns as have room."""
-    lines = {line.get_label(): line for ax in axes for line in ax.get_lines()}
+    drawn = (line for ax in axes for line in ax.get_lines())
+    lines = {line.get_label(): line for line in drawn if line.get_label() != DIAGONAL}
     if not lines:
         return
     longest = max(len(str(name)) for name in lines)
@@ -99,16 +105,31 @@ def legend_below(figure: Figure, axes: list[Axes]) -> None:
     )
 
 
-def binned(x: np.ndarray, y: np.ndarray, bins: int) -> np.ndarray:
-    """Return the mean of x, and the mean and standard deviation of y, in each bin of [0, 1] that is not empty."""
-    means = scipy.stats.binned_statistic(x, [x, y], "mean", bins, (0.0, 1.0)).statistic
-    spread = scipy.stats.binned_statistic(x, y, "std", bins, (0.0, 1.0)).statistic
+def binned(x: np.ndarray, y: np.ndarray, bins: int, end: float = 1.0) -> np.ndarray:
+    """Return the mean of x, and the mean and standard deviation of y, in each bin of [0, end] that is not empty."""
+    means = scipy.stats.binned_statistic(x, [x, y], "mean", bins, (0.0, end)).statistic
+    spread = scipy.stats.binned_statistic(x, y, "std", bins, (0.0, end)).statistic
     return np.array([*means, spread])[:, ~np.isnan(means[0])]
 
 
 def select(cells: list[Cell], data: str, method: str) -> list[Cell]:
     """Return the cells of a method on a data set that have a result."""
     return [c for c in cells if c.data == data and c.method == method and not failure(c)]
+
+
+def pooled(cells: list[Cell], method: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the true and the estimated prevalences of a method, over all seeds; all cells have a result."""
+    found = [cell for cell in cells if cell.method == method]
+    return np.concatenate([c.true for c in found]), np.concatenate([c.estimated for c in found])
+
+
+def styles(table: ErrorTable) -> list[dict[str, Any]]:
+    """Return the looks and labels of the methods as curves; of many, all but those of best mean rank are grey."""
+    looks = [{"label": literal(method), **look(k)} for k, method in enumerate(table.methods)]
+    if len(looks) > MOST:
+        for k in np.argsort(average_ranks(table.means), kind="stable")[IN_COLOUR:]:
+            looks[k] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
+    return looks
 
 
 @plain
@@ -118,18 +139,15 @@ def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figu
     Of many methods, all but those of best mean rank are grey, and may leave the panel. Errors that divide by
     prevalences have a logarithmic axis: they are greater by orders of magnitude where a class is rare.
     """
-    looks = [{"label": literal(method), **look(k)} for k, method in enumerate(table.methods)]
-    if len(looks) > MOST:
-        for k in np.argsort(average_ranks(table.means), kind="stable")[IN_COLOUR:]:
-            looks[k] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
+    looks = styles(table)
     axes = panels(len(table.data), 4.2, 3.6, COLUMNS)
     for ax, data in zip(axes, table.data, strict=True):
         ends: dict[bool, list[float]] = {True: [], False: []}
         for method, style in zip(table.methods, looks, strict=True):
             if found := select(cells, data, method):
-                drift = np.concatenate([np.abs(c.true - c.train_prevalence) for c in found])
+                far = np.concatenate([drift(c) for c in found])
                 error = np.concatenate([errors(c, table.metric, sample_size) for c in found])
-                x, mean, _ = binned(drift, error, 10)
+                x, mean, _ = binned(far, error, 10)
                 ax.plot(x, mean, markersize=5, **style)
                 ends[style["label"] != OTHERS].append(mean.max())
         ax.set_title(literal(data), fontsize=11)
@@ -143,7 +161,7 @@ def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figu
         ax.grid(alpha=0.3)
     # Not as a label of the figure, where the legend would cover it.
     for ax in axes[-COLUMNS:]:
-        ax.set_xlabel("drift |p′ − p| from training to test")
+        ax.set_xlabel("drift ½ Σ |p′ − p| from training to test")
     for ax in axes[::COLUMNS]:
         ax.set_ylabel(ERRORS[table.metric])
     figure = figure_of(axes)
@@ -153,7 +171,7 @@ def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figu
 
 @plain
 def diagonal(cells: list[Cell], data: str) -> Figure:
-    """Draw estimated against true prevalence on a data set, one panel per method.
+    """Draw estimated against true prevalence of the positive class on a data set, one panel per method.
 
     The line is the mean of the estimates, the band one standard deviation to each side.
     """
@@ -162,9 +180,8 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
     for index, (ax, method) in enumerate(zip(axes, methods, strict=True)):
         ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=1.0)
         if found := select(cells, data, method):
-            true = np.concatenate([c.true for c in found])
-            estimated = np.concatenate([c.estimated for c in found])
-            x, mean, spread = binned(true, estimated, 21)
+            true, estimated = pooled(found, method)
+            x, mean, spread = binned(true[:, 1], estimated[:, 1], 21)
             colour = look(index)["color"]
             ax.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
             ax.plot(x, mean, color=colour, linewidth=1.6)
@@ -181,6 +198,122 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
     figure.suptitle(literal(data, 60), fontsize=12)
     figure.supxlabel("true prevalence", fontsize=11)
     figure.supylabel("estimated prevalence", fontsize=11)
+    return figure
+
+
+def frequent(cell: Cell) -> list[int]:
+    """Return the classes that have a panel each: the most frequent ones in training, in their order."""
+    order = np.argsort(-cell.train_prevalence, kind="stable")
+    return sorted(order[:MOST_PANELS].tolist())
+
+
+@plain
+def class_diagonals(cells: list[Cell], table: ErrorTable) -> Figure:
+    """Draw the mean estimated against the true prevalence of each class, one panel per class.
+
+    The cells, here and in the figures below, are of one data set, and have a result.
+    """
+    chosen = frequent(cells[0])
+    axes = panels(len(chosen), 2.8, 2.9, COLUMNS, sharex=True, sharey=True)
+    end = max(float(c.true.max()) for c in cells)
+    for index, (ax, k) in enumerate(zip(axes, chosen, strict=True)):
+        for method, style in zip(table.methods, styles(table), strict=True):
+            if found := select(cells, cells[0].data, method):
+                true, estimated = pooled(found, method)
+                x, mean, _ = binned(true[:, k], estimated[:, k], 10, end)
+                ax.plot(x, mean, markersize=4, **style)
+        ax.plot([0.0, end], [0.0, end], color="0.6", linewidth=1.0, zorder=0, label=DIAGONAL)
+        ax.set_title(literal(cells[0].classes[k], 30), fontsize=10)
+        # Also above a gap in the last row.
+        ax.tick_params(labelbottom=index + COLUMNS >= len(chosen))
+        ax.grid(alpha=0.3)
+    axes[0].set(xlim=(0.0, None), ylim=(0.0, None))
+    for ax in axes[-COLUMNS:]:
+        ax.set_xlabel("true prevalence")
+    for ax in axes[::COLUMNS]:
+        ax.set_ylabel("estimated")
+    figure = figure_of(axes)
+    figure.suptitle(literal(cells[0].data, 60), fontsize=12)
+    legend_below(figure, axes)
+    return figure
+
+
+@plain
+def biases(cells: list[Cell]) -> Figure:
+    """Draw the mean signed error of each method (rows) on each class (columns), as a heat map."""
+    methods, classes = distinct(c.method for c in cells), cells[0].classes
+    pairs = (pooled(cells, method) for method in methods)
+    values = 100.0 * np.array([(estimated - true).mean(axis=0) for true, estimated in pairs])
+    rows, columns = values.shape
+    wide = 0.7 if columns <= MOST_NUMBERS else 0.3
+    figure = Figure(figsize=(3.2 + wide * columns, 1.6 + 0.3 * rows), layout="constrained")
+    ax = figure.subplots()
+    end = max(float(np.abs(values).max()), 1e-9)
+    shades = ax.pcolormesh(values, cmap="RdBu_r", vmin=-end, vmax=end, edgecolors="white")
+    ax.set_xticks(np.arange(columns) + 0.5, [literal(name, 16) for name in classes], rotation=40)
+    for label in ax.get_xticklabels():
+        label.set(ha="right", rotation_mode="anchor")
+    ax.set_yticks(np.arange(rows) + 0.5, [literal(method) for method in methods])
+    ax.invert_yaxis()
+    ax.tick_params(length=0, labelsize=9)
+    for i, j in np.ndindex(values.shape) if columns <= MOST_NUMBERS else ():
+        ink = "white" if abs(values[i, j]) > 0.6 * end else "black"
+        place = {"ha": "center", "va": "center", "fontsize": 8}
+        ax.text(j + 0.5, i + 0.5, f"{values[i, j]:+.1f}", color=ink, **place)
+    figure.colorbar(shades, ax=ax, label="points of a hundred", pad=0.02)
+    figure.suptitle(literal(cells[0].data, 60), fontsize=12)
+    return figure
+
+
+def on_triangle(prevalences: np.ndarray) -> np.ndarray:
+    """Return the points of an equilateral triangle that have three prevalences as weights of its corners."""
+    return prevalences @ np.array([[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(3.0) / 2.0]])
+
+
+def displacements(true: np.ndarray, estimated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean true and estimated prevalences in each small triangle of the simplex that has samples."""
+    # The whole parts tell the triangles apart; a corner of the simplex is in the triangle beside it.
+    places = np.floor(SIDE * np.clip(true, 0.0, 1.0 - 1e-9))
+    _, group, counts = np.unique(places, axis=0, return_inverse=True, return_counts=True)
+    means = []
+    for values in (true, estimated):
+        sums = [np.bincount(group.ravel(), column) for column in values.T]
+        means.append(np.stack(sums, axis=-1) / counts[:, np.newaxis])
+    return means[0], means[1]
+
+
+@plain
+def simplex(cells: list[Cell]) -> Figure:
+    """Draw arrows from true to estimated prevalences of three classes, one panel per method.
+
+    Each arrow is the mean of the samples in a small triangle; its colour is the absolute error of this mean.
+    """
+    methods, classes = distinct(c.method for c in cells), cells[0].classes
+    arrows = [displacements(*pooled(cells, method)) for method in methods]
+    lengths = [np.abs(estimated - true).mean(axis=-1) for true, estimated in arrows]
+    end = max(float(np.concatenate(lengths).max()), 1e-9)
+    training = on_triangle(cells[0].train_prevalence)
+    corners = on_triangle(np.eye(3))
+    axes = panels(len(methods), 2.6, 2.5, COLUMNS)
+    for ax, method, (true, estimated), length in zip(axes, methods, arrows, lengths, strict=True):
+        ax.fill(*corners.T, facecolor="none", edgecolor="0.5", linewidth=1.0)
+        start = on_triangle(true)
+        moves = on_triangle(estimated) - start
+        whole = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.011}
+        shades = ax.quiver(*start.T, *moves.T, length, cmap="viridis_r", clim=(0.0, end), **whole)
+        ax.plot(*training, "X", color="#D55E00", markersize=7)
+        for name, corner, side in zip(classes, corners, ("left", "right", "center"), strict=True):
+            up = corner[1] > 0.0
+            words = {"fontsize": 8, "ha": side, "va": "bottom" if up else "top"}
+            ax.annotate(
+                literal(name, 18), corner, (0, 3 if up else -3), textcoords="offset points", **words
+            )
+        ax.set_title(literal(method, 30), fontsize=10, pad=12)
+        ax.set(xlim=(-0.05, 1.05), ylim=(-0.1, 0.95), aspect="equal")
+        ax.axis("off")
+    figure = figure_of(axes)
+    figure.colorbar(shades, ax=axes, label="absolute error", shrink=0.5, aspect=30)
+    figure.suptitle(literal(cells[0].data, 60), fontsize=12)
     return figure
 
 

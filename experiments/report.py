@@ -23,6 +23,7 @@ from experiments.stats import (
     failure,
     is_least,
     rank,
+    shown_classes,
 )
 from experiments.store import PACKAGES, Cell, replacing
 
@@ -109,15 +110,16 @@ def failure_blocks(cells: list[Cell]) -> list[Block]:
 def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
     """Return mean ranks as a table and as a diagram, or say why there are none."""
     if ranking is None:
-        return [Text("p", "Ranks over data sets need at least two of each, methods and data sets.")]
+        need = "Ranks need at least two methods that were run on at least two data sets."
+        return [Text("p", need)]
     order = np.argsort(ranking.ranks, kind="stable")
     rows = [[ranking.methods[k], f"{ranking.ranks[k]:.2f}"] for k in order]
     ranks = ", ".join(f"{name} {value}" for name, value in rows)
     difference = f"{ranking.critical_difference:.2f}"
     words = (
-        f"The ranks are over {ranking.n_data} data sets. Equal errors share a rank; methods without a result come "
-        f"last. Mean ranks that differ by more than the critical difference {difference} differ significantly "
-        "(Nemenyi test at 0.05)."
+        f"The ranks are over {ranking.n_data} data sets, each with {len(rows)} methods. Equal errors share a rank; "
+        "methods without a result come last. Mean ranks that differ by more than the critical difference "
+        f"{difference} differ significantly (Nemenyi test at 0.05)."
     )
     if ranking.critical_difference > (len(rows) - 1) / 2:
         words += " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
@@ -136,7 +138,10 @@ def drift_block(cells: list[Cell], table: ErrorTable, sample_size: int) -> Pictu
     """Return the figure of errors against drift."""
     scale = " (log scale)" if table.metric in SMOOTHED else ""
     words = in_words(table.metric)
-    caption = f"{as_title(words)}{scale} against the drift of the prevalence, in bins of 0.1."
+    caption = f"{as_title(words)}{scale} against the drift of the prevalences, in bins of 0.1. "
+    caption += (
+        "Drift is half the sum of |p′ − p| over the classes (|p′ − p| of either, if there are two)."
+    )
     if len(table.methods) > plots.MOST:
         caption += f" In colour: the {plots.IN_COLOUR} methods of best mean rank; others may leave the panel."
     alt = (
@@ -177,16 +182,72 @@ def metric_blocks(cells: list[Cell], metric: str, sample_size: int, first: bool)
     ]
 
 
-def diagonal_blocks(cells: list[Cell]) -> list[Block]:
-    """Return figures of estimates against the truth, one per data set."""
-    methods = ", ".join(distinct(c.method for c in cells))
+def diagonal_blocks(cells: list[Cell], table: ErrorTable) -> list[Block]:
+    """Return figures of estimates against the truth for each data set; of more than two classes, for each class."""
+    methods = ", ".join(table.methods)
     blocks: list[Block] = [Text("h2", "Estimated against true prevalence")]
-    for index, data in enumerate(distinct(c.data for c in cells), start=1):
+    for index, data in enumerate(table.data, start=1):
+        found = [c for c in cells if c.data == data and not failure(c)]
+        if found and len(found[0].classes) > 2:
+            blocks += class_blocks(found, table, index)
+            continue
         caption = f"{data}: mean of the estimates, and one standard deviation to each side."
         alt = f"Estimated against true prevalence on {data}, one panel each for {methods}."
         png = plots.png(plots.diagonal(cells, data))
         blocks.append(Picture(f"diagonal-{index}", png, caption, alt))
     return blocks
+
+
+def class_blocks(cells: list[Cell], table: ErrorTable, index: int) -> list[Block]:
+    """Return a table and figures of the classes of a data set, all of whose cells have a result."""
+    data, classes = cells[0].data, cells[0].classes
+    methods = ", ".join(distinct(c.method for c in cells))
+    shown = [classes[k] for k in plots.frequent(cells[0])]
+    caption = f"{data}: mean of the estimates of each class"
+    if len(shown) < len(classes):
+        caption += (
+            f"; the {len(shown)} of {len(classes)} classes that are most frequent in training"
+        )
+    if len(table.methods) > plots.MOST:
+        caption += f". In colour: the {plots.IN_COLOUR} methods of best mean rank"
+    diagonals = Picture(
+        f"diagonal-{index}",
+        plots.png(plots.class_diagonals(cells, table)),
+        f"{caption}.",
+        f"Estimated against true prevalence on {data} for {methods}; one panel each for {', '.join(shown)}.",
+    )
+    biases = Picture(
+        f"bias-{index}",
+        plots.png(plots.biases(cells)),
+        f"{data}: mean signed error of each class, in points of a hundred. Red classes are counted too often, blue "
+        "ones too rarely.",
+        f"Heat map of mean signed errors on {data}: {methods} in rows, {', '.join(classes)} in columns.",
+    )
+    blocks: list[Block] = [class_grid(cells), biases, diagonals]
+    if len(classes) == 3:
+        caption = (
+            f"{data}: arrows lead from true to estimated prevalences, means of the samples in each of {plots.SIDE**2} "
+            "small triangles. A corner is a sample of one class only. The cross is the training part."
+        )
+        alt = f"Triangles of prevalences on {data}, one each for {methods}."
+        blocks.append(Picture(f"simplex-{index}", plots.png(plots.simplex(cells)), caption, alt))
+    return blocks
+
+
+def class_grid(cells: list[Cell]) -> Grid:
+    """Return a table of the mean absolute error of each method on each class."""
+    methods = distinct(c.method for c in cells)
+    pairs = [plots.pooled(cells, method) for method in methods]
+    values = np.array([np.abs(estimated - true).mean(axis=0) for true, estimated in pairs])
+    rows = [
+        [name, f"{100 * share:.2f} %", *map(number, column)]
+        for name, share, column in zip(
+            cells[0].classes, cells[0].train_prevalence, values.T, strict=True
+        )
+    ]
+    best = frozenset((k, i + 2) for i, k in np.argwhere(is_least(values)).tolist())
+    caption = f"{cells[0].data}: mean absolute error on each class; lower is better"
+    return Grid(caption, ["Class", "Share in training", *methods], rows, best)
 
 
 def version(package: str) -> str:
@@ -253,7 +314,7 @@ def write_report(
         Text("h1", title),
         Grid("Setting of the comparison", ["What", "Value"], facts, words=True),
         *(b for k, m in enumerate(wanted) for b in metric_blocks(cells, m, sample_size, k == 0)),
-        *diagonal_blocks(cells),
+        *diagonal_blocks(cells, error_table(cells, wanted[0], sample_size)),
         *machine_blocks(command),
     ]
     results, samples = [], []
@@ -261,12 +322,17 @@ def write_report(
         name, failed = [c.data, c.method, c.seed], failure(c)
         means = [np.nan if failed else errors(c, m, sample_size).mean() for m in metrics]
         results.append([*name, *means, c.fit_seconds, c.predict_seconds, failed])
-        # A method that failed may have left arrays of different lengths.
-        samples += [[*name, *pair] for pair in zip(c.true, c.estimated, strict=False)]
+        # A method that failed may have left arrays of different shapes.
+        if c.true.shape == c.estimated.shape:
+            pairs = enumerate(zip(c.true, c.estimated, strict=True))
+            shown = (
+                [(k, c.classes[k]) for k in shown_classes(len(c.classes))] if len(c.true) else []
+            )
+            samples += [[*name, i, label, t[k], e[k]] for i, (t, e) in pairs for k, label in shown]
     head = ["data", "method", "seed"]
     tail = ["fit_seconds", "predict_seconds", "error"]
     write_csv(results, [*head, *metrics, *tail], folder / "results.csv")
-    write_csv(samples, [*head, "true", "estimated"], folder / "samples.csv")
+    write_csv(samples, [*head, "sample", "class", "true", "estimated"], folder / "samples.csv")
     return write_page(title, blocks, folder)
 
 

@@ -73,20 +73,32 @@ def failure(cell: Cell) -> str:
         return cell.error
     if not len(cell.true):
         return "no samples"
-    if len(cell.true) != len(cell.estimated):
-        return f"{len(cell.estimated)} estimates for {len(cell.true)} samples"
+    if cell.true.shape != cell.estimated.shape:
+        return f"{cell.estimated.shape} estimates for {cell.true.shape} prevalences"
     return "" if np.isfinite(cell.estimated).all() else "estimates that are not finite"
 
 
 def errors(cell: Cell, metric: str, sample_size: int) -> np.ndarray:
-    """Return the error of each sample, as QuaPy defines it on the prevalences of both classes.
+    """Return the error of each sample, as QuaPy defines it on the prevalences of all classes.
 
     Errors that divide by prevalences are smoothed by 1/(2 sample_size).
     """
     name = base_name(metric)
-    true, estimated = (np.stack([1.0 - p, p], axis=-1) for p in (cell.true, cell.estimated))
     smoothing = {"eps": 1.0 / (2.0 * sample_size)} if name in SMOOTHED else {}
-    return getattr(quapy.error, name)(true, estimated, **smoothing)
+    return getattr(quapy.error, name)(cell.true, cell.estimated, **smoothing)
+
+
+def drift(cell: Cell) -> np.ndarray:
+    """Return how far the prevalences of each sample are from those of the training part.
+
+    The distance is half the sum of |p′ − p| over classes, from 0 to 1. For two classes it is |p′ − p| of either.
+    """
+    return np.abs(cell.true - cell.train_prevalence).sum(axis=-1) / 2.0
+
+
+def shown_classes(n_classes: int) -> list[int]:
+    """Return the classes whose prevalences are shown: the positive one of two, all of several."""
+    return [1] if n_classes == 2 else list(range(n_classes))
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -172,14 +184,26 @@ def critical_difference(n_methods: int, n_data: int) -> float:
 
 
 def rank(table: ErrorTable) -> Ranking | None:
-    """Rank the methods; return None unless there are two methods and two data sets with results."""
+    """Rank methods over data sets; return None unless there are two of each, and all were run on all.
+
+    If some methods were not run on some data sets, either these methods or these data sets are left out, whichever
+    leaves more.
+    """
+    run = table.seeds + table.failed > 0
+    rows, columns = run.all(axis=1), run.all(axis=0)
+    if rows.mean() > columns.mean():
+        columns[:] = True
+    else:
+        rows[:] = True
     # Where no method has a result all would share a rank, which tells nothing.
-    means = table.means[:, ~np.isnan(table.means).all(axis=0)]
+    columns &= ~np.isnan(table.means).all(axis=0)
+    means = table.means[np.ix_(rows, columns)]
     n_methods, n_data = means.shape
     if n_methods < 2 or n_data < 2:
         return None
     difference = critical_difference(n_methods, n_data)
-    return Ranking(table.methods, average_ranks(means), difference, n_data)
+    methods = [name for name, kept in zip(table.methods, rows, strict=True) if kept]
+    return Ranking(methods, average_ranks(means), difference, n_data)
 
 
 def cliques(ranks: np.ndarray, difference: float) -> list[tuple[float, float]]:

@@ -23,6 +23,14 @@ from quapy_nemsis._sources import source_digest
 
 #: Packages whose version can change a result.
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "quapy", "quapy-nemsis")
+#: Those fields of a cell that are arrays.
+ARRAYS = ("true", "estimated", "train_prevalence")
+
+
+def both(positive: Any) -> np.ndarray:
+    """Return the shares of both classes from those of the positive one."""
+    positive = np.asarray(positive, dtype=float)
+    return np.stack([1.0 - positive, positive], axis=-1)
 
 
 @dataclass
@@ -35,11 +43,13 @@ class Cell:
     data: str
     method: str
     seed: int
-    #: Share of positives of each test sample, and the method's estimate of it.
-    true: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    estimated: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    #: Share of positives in the training part.
-    train_prevalence: float = float("nan")
+    #: Names of the classes, in the order of the columns below.
+    classes: list[str] = field(default_factory=list)
+    #: Shares of the classes (columns) in each test sample (rows), and the method's estimates of them.
+    true: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    estimated: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    #: Shares of the classes in the training part.
+    train_prevalence: np.ndarray = field(default_factory=lambda: np.zeros(0))
     fit_seconds: float = float("nan")
     #: For all samples together.
     predict_seconds: float = float("nan")
@@ -47,13 +57,14 @@ class Cell:
 
     def record(self) -> dict:
         """Return the cell as plain JSON."""
-        return {**asdict(self), "true": self.true.tolist(), "estimated": self.estimated.tolist()}
+        return {**asdict(self), **{name: getattr(self, name).tolist() for name in ARRAYS}}
 
     @classmethod
     def from_record(cls, record: dict) -> Cell:
-        """Return the cell of a record."""
-        arrays = {name: np.array(record[name]) for name in ("true", "estimated")}
-        return cls(**{**record, **arrays})
+        """Return the cell of a record. Old ones have the shares of the positive class, of two without names."""
+        read = np.array if "classes" in record else both
+        arrays = {name: read(record[name]) for name in ARRAYS}
+        return cls(**{"classes": ["negative", "positive"], **record, **arrays})
 
 
 def provenance(*modules: str) -> dict:

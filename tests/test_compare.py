@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from quapy.functional import num_prevalence_combinations
+from sklearn.datasets import load_wine
 
 from experiments import __main__ as command
 from experiments import catalogue, compare, data, files, methods, names, reproduce
@@ -51,11 +53,14 @@ def test_records_are_whole_or_not_there(tmp_path):
     store = Store(tmp_path)
     key = {"data": "a/b", "method": "ACC(LR)", "seed": 3}
     assert store.load(key) is None
-    cell = Cell("a/b", "ACC(LR)", 3, np.array([0.1, 1 / 3]), np.array([0.2, 0.3]), 0.25, 1.0, 2.0)
+    shares = np.array([[0.1, 0.9, 0.0], [1 / 3, 1 / 3, 1 / 3]]), np.full((2, 3), 0.3), np.ones(3)
+    cell = Cell("a/b", "ACC(LR)", 3, ["x", "y", "z"], *shares, 1.0, 2.0)
     store.save(key, cell.record())
     again = Cell.from_record(store.load(key))
-    np.testing.assert_array_equal(again.true, cell.true)
+    for name in ("true", "estimated", "train_prevalence"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(cell, name))
     assert (again.method, again.fit_seconds, again.error) == ("ACC(LR)", 1.0, "")
+    assert again.classes == ["x", "y", "z"]
     assert store.load({**key, "seed": 4}) is None
     # A broken file is as good as none, and a failed write leaves nothing behind.
     for content in ('{"data": "a', "[]", "{}", '{"key": {}, "record": {}}'):
@@ -67,6 +72,17 @@ def test_records_are_whole_or_not_there(tmp_path):
         file.writelines(["new", None])
     assert store.path(key).read_text() == content
     assert list(tmp_path.iterdir()) == [store.path(key)]
+
+
+def test_old_records_have_the_positive_class_only():
+    old = {"data": "a", "method": "CC", "seed": 0, "true": [0.1, 0.5], "estimated": [0.2, 0.25]}
+    cell = Cell.from_record({**old, "train_prevalence": 0.25, "error": ""})
+    np.testing.assert_array_equal(cell.true, [[0.9, 0.1], [0.5, 0.5]])
+    np.testing.assert_array_equal(cell.estimated, [[0.8, 0.2], [0.75, 0.25]])
+    np.testing.assert_array_equal(cell.train_prevalence, [0.75, 0.25])
+    assert cell.classes == ["negative", "positive"]
+    failed = {**old, "true": [], "estimated": [], "train_prevalence": float("nan"), "error": "no"}
+    assert Cell.from_record(failed).error == "no"
 
 
 def test_what_is_finished_is_not_computed_again(tmp_path, capsys):
@@ -372,7 +388,8 @@ def test_a_users_file(tmp_path, capsys):
     run_compare(out, "CC", sets=[path], options=[*options, "no"])
     assert "reused" not in capsys.readouterr().out
     other = compare.finished(json.loads((out / "run.json").read_text())["files"], out / "cells")[0]
-    assert other.train_prevalence == pytest.approx(1.0 - cell.train_prevalence, abs=0.01)
+    assert (cell.classes, other.classes) == (["no", "yes"], ["yes", "no"])
+    np.testing.assert_allclose(other.train_prevalence, cell.train_prevalence[::-1], atol=0.01)
     path.unlink()
     run("report", out)  # needs the cells only
     assert "mine.v2" in capsys.readouterr().out
@@ -384,9 +401,215 @@ def test_columns_that_are_not_used_are_named(tmp_path):
     assert "not used because constant: 'same'; not used because all values differ: 'name'" in told
 
 
+# ----------------------------------------------------------------------- several classes
+
+
+def write_classes(path, n_classes=3, n=600, noise=1.0, **parts):
+    """An npz file of Gaussian classes around the axes, with names, not equally frequent."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(
+        n_classes, size=n, p=np.arange(1, n_classes + 1) / np.arange(1, n_classes + 1).sum()
+    )
+    X = rng.normal(size=(n, n_classes + 1), scale=noise)
+    X[np.arange(n), y] += 2.0
+    np.savez(path, X=X, y=y, classes=np.array([f"c{k}" for k in range(n_classes)]), **parts)
+    return path
+
+
+def test_compare_several_classes(tmp_path, capsys):
+    path = write_classes(tmp_path / "three.npz")
+    out, options = tmp_path / "out", ["--metrics", "mae"]
+    binary = ("HDy", "SVM(KLD)", "ACC(1PMB:kld)")
+    run_compare(out, "CC", "EMQ", *binary, sets=[path, "breast_cancer"], options=options)
+    printed = capsys.readouterr().out
+    three, two = (
+        line for line in printed.splitlines() if " rows, " in line and " features" in line
+    )
+    assert three.startswith("three: 600 rows, 4 features, 3 classes: c0 (")
+    assert "UPP, 10 samples of 50 rows, because APP's grid grows with the classes" in three
+    assert "left out: HDy, SVM(KLD), ACC(1PMB:kld), for two classes only" in three
+    assert "UPP" not in two
+    assert "left out" not in two
+    assert "mae under UPP and APP" in printed
+    found = results(out)
+    assert sum(data == "three" for data, *_ in found) == 2
+    for method in ("CC", "EMQ"):
+        cell = found["three", method, 0]
+        assert (cell.error, cell.classes) == ("", ["c0", "c1", "c2"])
+        assert cell.true.shape == cell.estimated.shape == (10, 3)
+        for shares in (cell.true, cell.estimated, cell.train_prevalence):
+            np.testing.assert_allclose(shares.sum(axis=-1), 1.0)
+        assert np.abs(cell.true - cell.estimated).mean() < 0.1
+        assert found["breast_cancer", method, 0].true.shape == (10, 2)
+    page = (out / "report.html").read_text()
+    for words in (
+        "Protocol on three",
+        "APP, 2 samples of 50 rows at each of 5 prevalences",
+        "c2 (",
+    ):
+        assert words in page
+    rows = pd.read_csv(out / "samples.csv")
+    assert set(rows[rows["data"] == "three"]["class"]) == {"c0", "c1", "c2"}
+    assert set(rows[rows["data"] == "breast_cancer"]["class"]) == {"malignant"}
+    run("report", out)  # says the same again
+    assert "mae under UPP and APP" in capsys.readouterr().out
+    # One class against the rest is a set of two.
+    run_compare(out, "HDy", sets=[path], options=["--positive", "c1", *options])
+    assert results(out)["three", "HDy", 0].classes == ["not c1", "c1"]
+
+
+def test_numbers_of_several_classes_do_not_depend_on_jobs(tmp_path):
+    path = write_classes(tmp_path / "four.npz", 4)
+    for jobs in ("1", "2"):
+        learners = ("ACC", "EMQ", "KDEy", "DMy")
+        run_compare(tmp_path / jobs, *learners, sets=[path], options=["--jobs", jobs])
+    second = results(tmp_path / "2")
+    for key, cell in results(tmp_path / "1").items():
+        assert cell.error == ""
+        np.testing.assert_array_equal(cell.estimated, second[key].estimated)
+
+
+@pytest.mark.parametrize(
+    ("options", "samples", "told"),
+    [
+        ([], 10, "UPP, 10 samples of 50 rows"),
+        (["--protocol", "APP"], 30, "APP, 2 samples of 50 rows at each of 15 prevalences"),
+        (["--protocol", "UPP"], 2, "UPP, 2 samples of 50 rows"),
+        (["--protocol", "NPP"], 2, "NPP, 2 samples of 50 rows"),
+        (["--protocol", "Dirichlet"], 2, "Dirichlet (0.5), 2 samples of 50 rows"),
+        (["--protocol", "Dirichlet", "--alpha", 0.1], 2, "Dirichlet (0.1), 2 samples"),
+    ],
+)
+def test_protocols_of_three_classes(tmp_path, options, samples, told):
+    path = write_classes(tmp_path / "three.npz")
+    run_compare(tmp_path, "CC", sets=[path], options=options)
+    assert results(tmp_path)["three", "CC", 0].true.shape == (samples, 3)
+    assert told in (tmp_path / "report.html").read_text()
+
+
+def test_dirichlet_favours_few_classes():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 5, size=1000)
+    collection = compare.qp.data.LabelledCollection(rng.normal(size=(1000, 2)), labels)
+    largest = []
+    for alpha in (0.1, 1.0, 10.0):
+        protocol = compare.Protocol("Dirichlet", repeats=200, alpha=alpha)
+        drawn = protocol.on(collection, seed=0)
+        largest.append(np.mean([prevalence.max() for _, prevalence in drawn()]))
+    assert largest[0] > largest[1] + 0.1 > largest[2] + 0.2
+
+
+def test_the_grid_of_app_may_be_too_large(tmp_path):
+    compare.Protocol(n_prevalences=21, repeats=25).check(3)
+    for n_classes in (2, 3, 7):
+        assert compare.Protocol().points(n_classes) == num_prevalence_combinations(21, n_classes)
+    for n_classes, n_prevalences in ((5, 21), (20, 3), (5000, 1001)):
+        with pytest.raises(ValueError, match=rf"{n_classes} classes, 25 times, draws more .*UPP"):
+            compare.Protocol(n_prevalences=n_prevalences).check(n_classes)
+        compare.Protocol("UPP").check(n_classes)
+    path = write_classes(tmp_path / "ten.npz", 10)
+    with pytest.raises(SystemExit, match=r"10 classes, 25 times, .*choose --protocol UPP"):
+        run("compare", "--sets", path, "--protocol", "APP", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_aggregation_that_an_old_quapy_lacks(monkeypatch):
+    monkeypatch.delattr(methods.aggregative, "BBSEsoft")
+    for use in (methods.method, methods.is_binary):
+        with pytest.raises(ValueError, match="QuaPy has no BBSEsoft: update it"):
+            use("BBSEsoft(NEMSIS:q)")
+
+
+def test_methods_for_two_classes():
+    known = {"HDy", "DyS", "MS", "SVM(KLD)", "SVM(Q)", "1PMB:kld"}
+    assert {name for name in names.ALL if methods.is_binary(name)} == known
+    assert methods.suited(names.ALL, 2) == names.ALL
+    assert methods.suited(["MS", "ACC", "ACC(SVM(Q))"], 3) == ["ACC"]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in names.AGGREGATIONS if not methods.is_binary(name)]
+)
+def test_aggregations_of_several_classes(name):
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 4
+    X = rng.normal(size=(400, 4)) + 3.0 * np.eye(4)[y]
+    quantifier = methods.method(name)(X, y, 0).fit(X, y)
+    found = quantifier.predict(X[y != 2])
+    np.testing.assert_allclose(found, [1 / 3, 1 / 3, 0.0, 1 / 3], atol=0.1)
+
+
+def test_sets_that_cannot_be_compared_on(tmp_path):
+    path = write_classes(tmp_path / "three.npz")
+    with pytest.raises(
+        SystemExit, match=r"three has 3 classes, and MS, 1PMB can only tell two.*ACC"
+    ):
+        run_compare(tmp_path / "out", "MS", "1PMB", sets=["breast_cancer", path])
+    X, y = make_points(n=100)
+    np.savez(tmp_path / "rare.npz", X=X, y=np.where(np.arange(100) < 3, 7, y))
+    with pytest.raises(SystemExit, match=r"rare has 3 classes, and 3 rows of class '7': .*needs 4"):
+        run_compare(tmp_path / "out", "CC", sets=[tmp_path / "rare.npz"])
+    # A column of measurements is no column of labels.
+    table = write_csv(tmp_path / "mine.csv")
+    with pytest.raises(SystemExit, match=r"1 rows of class .* name another column with --target"):
+        run_compare(tmp_path / "out", "CC", sets=[table], options=["--target", "a"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_as_few_rows_as_a_split_needs(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "few.npz", X=rng.normal(size=(90, 2)), y=np.minimum(np.arange(90) // 4, 5))
+    for seed in range(20):
+        _, y, _, y_test = data.split(catalogue.locate("few", tmp_path), seed)
+        assert np.bincount(y).min() >= 2
+        assert np.bincount(y_test).min() >= 1
+
+
+def test_a_comparison_of_an_earlier_version_is_reported(tmp_path):
+    """Its cells hold the shares of the positive class, and its options no alpha."""
+    run_compare(tmp_path, "CC", "ACC", options=["--protocol", "APP"])
+    before = pd.read_csv(tmp_path / "results.csv")
+    for path in cell_times(tmp_path):
+        entry = json.loads(path.read_text())
+        record = entry["record"]
+        del record["classes"]
+        record["train_prevalence"] = record["train_prevalence"][1]
+        for name in ("true", "estimated"):
+            record[name] = [shares[1] for shares in record[name]]
+        path.write_text(json.dumps(entry))
+    written = json.loads((tmp_path / "run.json").read_text())
+    del written["options"]["alpha"]
+    (tmp_path / "run.json").write_text(json.dumps(written))
+    run("report", tmp_path)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "results.csv"), before)
+
+
+def test_public_sets_of_several_classes(data_dir):
+    """All that are here can be read; one small and one of texts are compared on."""
+    folder = data_dir / "multiclass"
+    if not (folder / "cmc.npz").is_file():
+        pytest.skip("the data sets of several classes are not here")
+    sets = [path for path in sorted(folder.glob("*.npz")) if path.stat().st_size < 400_000]
+    for path in sets:
+        dataset = catalogue.locate(str(path))
+        with np.load(path) as parts:
+            assert data.load(dataset).classes == [str(name) for name in parts["classes"]]
+            assert data.load(dataset).y.tolist() == parts["y"].tolist()
+        assert f" {len(data.load(dataset).classes)} classes: " in data.describe(dataset)
+    for name in ("cmc", "reuters-r8"):
+        task = compare.Task(
+            catalogue.locate(name, folder), "ACC", 0, compare.Protocol("UPP", repeats=20)
+        )
+        cell = compare.run_task(task)
+        assert cell.error == ""
+        assert np.abs(cell.true - cell.estimated).mean() < 0.2
+
+
 # ----------------------------------------------------------------------- mistakes
 
 MISTAKES = [
+    (["--alpha", "0"], "--alpha must be a positive number; got 0.0"),
+    (["--alpha", "nan"], "--alpha must be a positive number; got nan"),
     (["--metrics", "mxe"], "unknown metric 'mxe'"),
     (["--methods", "XYZ"], "unknown method 'XYZ'"),
     (["--repeats", "0"], "--repeats must be at least 1"),
@@ -475,7 +698,8 @@ def test_the_list_of_data(tmp_path, capsys):
     assert "yes" in letter
     assert str(tmp_path / "letter.npz") in letter
     assert any(line.startswith("kddcup08") and "supply" in line for line in lines)
-    assert any(line.startswith("uci.") for line in lines)
+    for kind in ("uci.", "reviews.", "multi."):
+        assert any(line.startswith(kind) for line in lines)
 
 
 def test_a_download_goes_into_the_cache(tmp_path, monkeypatch):
@@ -496,6 +720,32 @@ def test_a_download_goes_into_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "_from_openml", unreachable)
     with pytest.raises(OSError, match=r"could not be downloaded .*no route.*--data-dir"):
         data.fetch("adult")
+
+
+def test_a_download_of_several_classes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(catalogue.FOLDER_VARIABLE, raising=False)
+    X, y = load_wine(return_X_y=True)
+    asked = []
+
+    def fetcher(name):
+        asked.append(name)
+        return compare.qp.data.LabelledCollection(X, y)
+
+    monkeypatch.setattr(compare.qp.datasets, "fetch_UCIMulticlassLabelledCollection", fetcher)
+    assert data.fetch("multi.wine-quality") == catalogue.find("multi.wine-quality")
+    assert asked == ["wine-quality"]
+    loaded = data.load(catalogue.locate("multi.wine-quality"))
+    np.testing.assert_allclose(loaded.features, X)
+    np.testing.assert_array_equal(loaded.y, y)
+    assert loaded.classes == ["0", "1", "2"]
+
+    def unreachable(name):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(compare.qp.datasets, "fetch_UCIMulticlassLabelledCollection", unreachable)
+    with pytest.raises(OSError, match=r"multi\.yeast could not be downloaded .*no route"):
+        data.fetch("multi.yeast")
 
 
 # --------------------------------------------------------------------- reproduce

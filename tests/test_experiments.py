@@ -13,7 +13,7 @@ from experiments.bench.passes import WIDTHS
 from experiments.bench.processes import can_measure_memory, stream_memory
 from experiments.bench.tables import BenchTable, best_of
 from experiments.catalogue import DataSet, locate
-from experiments.data import embedded, prepare
+from experiments.data import embedded, load, prepare, split
 from quapy_nemsis import BA, NegKLD, NEMSISClassifier, SVMPerfClassifier, get_measure
 from tests.conftest import make_points
 
@@ -101,12 +101,20 @@ def test_memory_of_a_long_stream(tmp_path):
     assert peak - start < 300
 
 
-@pytest.mark.parametrize("name", ["breast_cancer", "digits"])
-def test_embedded_data(name):
-    X, y, _, y_test = prepare(DataSet(name), seed=0)
-    assert set(np.unique(y)) == set(np.unique(y_test)) == {0, 1}
-    assert abs(y.mean() - y_test.mean()) < 0.01
+@pytest.mark.parametrize(
+    ("name", "n_classes"), [("breast_cancer", 2), ("digits", 2), ("digits3", 3)]
+)
+def test_embedded_data(name, n_classes):
+    X, y, _, y_test = split(DataSet(name), seed=0)
+    assert len(load(DataSet(name)).classes) == n_classes
+    assert set(np.unique(y)) == set(np.unique(y_test)) == set(range(n_classes))
+    np.testing.assert_allclose(
+        np.bincount(y) / len(y), np.bincount(y_test) / len(y_test), atol=0.01
+    )
     assert np.abs(X.mean(axis=0)).max() < 1e-9
+    if n_classes > 2:
+        with pytest.raises(ValueError, match="digits3 has 3 classes: give a data set of two"):
+            prepare(DataSet(name), seed=0)
     with pytest.raises(ValueError, match="unknown embedded data set 'wine'"):
         embedded("wine")
 

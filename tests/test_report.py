@@ -15,7 +15,7 @@ import scipy.stats
 
 from experiments import plots, stats
 from experiments.report import drift_block, ranking_blocks, text_table, version, write_report
-from experiments.store import Cell
+from experiments.store import Cell, both
 
 DATA = ("cancer", "<b>digits</b> & $co", "adult|x")
 METHODS = ("CC(LR)", "ACC(LR)", "ACC twin", "NEMSIS:q")
@@ -30,7 +30,8 @@ def make_cell(data, method, seed, slope=1.0, noise=0.03, train=0.4, samples=42, 
     generator = np.random.default_rng(rng)
     true = np.linspace(0.0, 1.0, samples)
     estimated = train + slope * (true - train) + generator.normal(0.0, noise, samples)
-    return Cell(data, method, seed, true, np.clip(estimated, 0.0, 1.0), train, 0.1 + slope, 0.2)
+    shares = (both(values) for values in (true, np.clip(estimated, 0.0, 1.0), train))
+    return Cell(data, method, seed, ["no", "yes"], *shares, 0.1 + slope, 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def table_of(page, words):
 def absolute(cells, data, method, seeds=(0, 1)):
     """Absolute errors, computed apart from what is tested."""
     found = [c for c in cells if (c.data, c.method) == (data, method) and c.seed in seeds]
-    return np.concatenate([np.abs(c.true - c.estimated) for c in found if not c.error])
+    return np.concatenate([np.abs(c.true - c.estimated)[:, 1] for c in found if not c.error])
 
 
 def pixels(png):
@@ -131,7 +132,7 @@ def pixels(png):
 @pytest.mark.parametrize("name", ["ae", "se", "rae", "nae", "nrae", "kld", "nkld"])
 def test_errors_are_those_of_quapy(name):
     cell = make_cell("data", "method", 0, slope=0.7)
-    true, estimated = (np.column_stack([1 - p, p]) for p in (cell.true, cell.estimated))
+    true, estimated = (np.column_stack([1 - p[:, 1], p[:, 1]]) for p in (cell.true, cell.estimated))
     eps = {} if name in ("ae", "se", "nae") else {"eps": 0.01}
     found = stats.errors(cell, name, SIZE)
     np.testing.assert_array_equal(found, getattr(quapy.error, name)(true, estimated, **eps))
@@ -255,7 +256,7 @@ def test_drift_curve_values(cells, table):
     ax = plots.drift_curves(cells, table, SIZE).axes[0]
     assert ax.get_title() == DATA[0]
     (line,) = [line for line in ax.get_lines() if line.get_label() == "CC(LR)"]
-    drift = np.tile(np.abs(cells[0].true - 0.4), 2)
+    drift = np.tile(np.abs(cells[0].true[:, 1] - 0.4), 2)
     assert line.get_xdata()[0] == pytest.approx(drift[drift < 0.1].mean())
     expected = absolute(cells, DATA[0], "CC(LR)")[drift < 0.1].mean()
     assert line.get_ydata()[0] == pytest.approx(expected)
@@ -288,9 +289,10 @@ def test_errors_that_divide_by_prevalences_have_a_log_axis(metric):
 @pytest.mark.parametrize("n_methods", [1, 12])
 @pytest.mark.parametrize("metric", ["ae", "rae", "kld"])
 def test_drift_curves_of_perfect_or_failed_methods(n_methods, metric):
-    true = np.linspace(0.0, 1.0, 21)
+    true = both(np.linspace(0.0, 1.0, 21))
     for result in ({"true": true, "estimated": true}, {"error": "broken"}):
-        found = [Cell("data", f"m{k}", 0, train_prevalence=0.4, **result) for k in range(n_methods)]
+        result |= {"classes": ["no", "yes"], "train_prevalence": both(0.4)}
+        found = [Cell("data", f"m{k}", 0, **result) for k in range(n_methods)]
         table = stats.error_table(found, metric, SIZE)
         plots.png(plots.drift_curves(found, table, SIZE))
 
@@ -454,8 +456,9 @@ def test_csv_files(folder, cells):
             assert float(row.mae) == pytest.approx(np.abs(cell.true - cell.estimated).mean())
             assert float(row.fit_seconds) == cell.fit_seconds
     samples = pd.read_csv(folder / "samples.csv", dtype=str)
+    assert set(samples["class"]) == {"yes"}
     for name in ("true", "estimated"):
-        expected = np.concatenate([getattr(c, name) for c in cells])
+        expected = np.concatenate([getattr(c, name)[:, 1] for c in cells if not c.error])
         np.testing.assert_array_equal([float(value) for value in samples[name]], expected)
     files = {"report.html", "report.md", "results.csv", "samples.csv", "figures"}
     assert {path.name for path in folder.iterdir()} == files
@@ -470,6 +473,163 @@ def test_report_of_failures_only(tmp_path):
     assert page.text.count("broken") == 2
     with pytest.raises(ValueError, match="at least one"):
         write_report([], tmp_path, **OPTIONS)
+
+
+# ---------------------------------------------------------------------- several classes
+
+
+def class_cell(data, method, seed=0, n_classes=3, slope=1.0, bias=0.0, samples=60):
+    """Estimates between the training part and the truth, with some mass moved from the first class to the last."""
+    rng = np.random.default_rng(seed)
+    true = rng.dirichlet(np.ones(n_classes), size=samples)
+    train = np.arange(1, n_classes + 1) / np.arange(1, n_classes + 1).sum()
+    moved = bias * (np.eye(n_classes)[-1] - np.eye(n_classes)[0])
+    estimated = train + slope * (true - train) + moved
+    classes = [f"<c{k}> $ & |" for k in range(n_classes)]
+    return Cell(data, method, seed, classes, true, estimated, train, 0.1 + slope, 0.2)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Sets of two, three and twelve classes; one method was left out of the latter two, one failed on one."""
+    found = [make_cell("two", method, 0, slope) for method, slope in (("A", 0.5), ("B", 0.9))]
+    found.append(make_cell("two", "binary", 0, 0.7))
+    for data, n_classes in (("three", 3), ("twelve", 12)):
+        found += [class_cell(data, "A", seed, n_classes, 0.5) for seed in (0, 1)]
+        found += [class_cell(data, "B", seed, n_classes, 0.9, 0.02) for seed in (0, 1)]
+    found[-1] = Cell("twelve", "B", 1, error="broken")
+    return found
+
+
+@pytest.mark.parametrize("name", ["ae", "se", "rae", "nae", "nrae", "kld", "nkld"])
+def test_errors_of_several_classes_are_those_of_quapy(name):
+    cell = class_cell("data", "method", n_classes=5, slope=0.7)
+    eps = {} if name in ("ae", "se", "nae") else {"eps": 0.01}
+    expected = getattr(quapy.error, name)(cell.true, cell.estimated, **eps)
+    np.testing.assert_array_equal(stats.errors(cell, f"m{name}", SIZE), expected)
+
+
+def test_drift_is_half_the_sum_of_differences():
+    two = make_cell("data", "method", 0)
+    np.testing.assert_allclose(stats.drift(two), np.abs(two.true[:, 1] - 0.4))
+    true, train = np.array([[0.0, 0.0, 1.0], [0.2, 0.2, 0.6]]), np.array([0.5, 0.3, 0.2])
+    cell = Cell("data", "method", 0, ["a", "b", "c"], true, true, train)
+    np.testing.assert_allclose(stats.drift(cell), [0.8, 0.4])
+    assert stats.drift(class_cell("data", "method", n_classes=30)).max() < 1.0
+
+
+def test_estimates_of_another_shape_are_failures():
+    cell = class_cell("data", "method")
+    cell.estimated = cell.estimated[:, :2]
+    assert stats.failure(cell) == "(60, 2) estimates for (60, 3) prevalences"
+
+
+def test_ranks_leave_out_what_was_not_run(mixed):
+    ranking = stats.rank(stats.error_table(mixed, "mae", SIZE))
+    assert (ranking.methods, ranking.n_data) == (["A", "B"], 3)
+    # Of three data sets, one of which is not finished, the two others are ranked on.
+    names = [f"m{k}" for k in range(5)]
+    found = [make_cell(data, name, 0, rng=k) for data in "ab" for k, name in enumerate(names)]
+    found.append(make_cell("c", "m0", 0))
+    ranking = stats.rank(stats.error_table(found, "mae", SIZE))
+    assert (ranking.methods, ranking.n_data) == (names, 2)
+
+
+def test_triangles():
+    corners = plots.on_triangle(np.eye(3))
+    np.testing.assert_allclose(np.linalg.norm(corners - np.roll(corners, 1, axis=0), axis=1), 1.0)
+    np.testing.assert_allclose(plots.on_triangle(np.full(3, 1 / 3)), corners.mean(axis=0))
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet(np.ones(3), size=5000)
+    start, end = plots.displacements(true, 0.9 * true + 0.1 / 3)
+    assert len(start) == plots.SIDE**2
+    np.testing.assert_allclose(end, 0.9 * start + 0.1 / 3)
+    # Each is about the centre of a small triangle: a third, or two thirds, between lattice lines.
+    thirds = 3 * (plots.SIDE * start - np.floor(plots.SIDE * start))
+    centres = np.broadcast_to(thirds.mean(axis=1, keepdims=True).round(), thirds.shape)
+    np.testing.assert_allclose(thirds, centres, atol=0.3)
+    start, _ = plots.displacements(np.eye(3), np.eye(3))
+    np.testing.assert_allclose(np.sort(start.argmax(axis=1)), [0, 1, 2])
+
+
+def three_of(mixed, data):
+    return [c for c in mixed if c.data == data and not stats.failure(c)]
+
+
+def test_heat_map_of_biases(mixed):
+    found = three_of(mixed, "three")
+    ax = plots.biases(found).axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["A", "B"]
+    shown = np.array([float(text.get_text()) for text in ax.texts]).reshape(2, 3)
+    for row, method in zip(shown, "AB", strict=True):
+        pooled = [100 * (c.estimated - c.true).mean(axis=0) for c in found if c.method == method]
+        np.testing.assert_allclose(row, np.mean(pooled, axis=0), atol=0.051)
+    many = [class_cell("many", "A", n_classes=40)]
+    assert not plots.biases(many).axes[0].texts
+
+
+def test_panels_of_classes(mixed):
+    table = stats.error_table(mixed, "mae", SIZE)
+    for data, panels in (("three", 3), ("twelve", plots.MOST_PANELS)):
+        found = three_of(mixed, data)
+        figure = plots.class_diagonals(found, table)
+        plots.png(figure)
+        assert len(figure.axes) == panels
+        # The last classes are the most frequent ones.
+        names = [ax.get_title().replace("\\", "") for ax in figure.axes]
+        assert names == found[0].classes[-panels:]
+        (legend,) = figure.legends
+        assert [text.get_text() for text in legend.get_texts()] == ["A", "B"]
+        line = figure.axes[-1].get_lines()[0]
+        x, y = line.get_data()
+        train = found[0].train_prevalence[-1]
+        np.testing.assert_allclose(y, train + 0.5 * (x - train))
+
+
+def test_report_of_several_classes(mixed, tmp_path):
+    path = write_report(mixed, tmp_path, **{**OPTIONS, "metrics": ["mae", "mrae"]})
+    page = Page(path.read_text(encoding="utf-8"))
+    names = sorted(file.name for file in (tmp_path / "figures").iterdir())
+    assert [name for name in names if name.startswith(("diagonal", "bias", "simplex"))] == [
+        *("bias-2.png", "bias-3.png"),
+        *("diagonal-1.png", "diagonal-2.png", "diagonal-3.png"),
+        "simplex-2.png",
+    ]
+    for data in ("three", "twelve"):
+        found = three_of(mixed, data)
+        table = table_of(page, f"{data}: mean absolute error on each class")
+        head, *rows = table["rows"]
+        assert head == ["Class", "Share in training", "A", "B"]
+        assert [row[0] for row in rows] == found[0].classes
+        shares = [float(row[1].removesuffix(" %")) for row in rows]
+        np.testing.assert_allclose(shares, 100 * found[0].train_prevalence, atol=0.0051)
+        for column, method in ((2, "A"), (3, "B")):
+            pooled = np.concatenate(
+                [np.abs(c.estimated - c.true) for c in found if c.method == method]
+            )
+            shown = [float(row[column]) for row in rows]
+            np.testing.assert_allclose(shown, pooled.mean(axis=0), atol=5.1e-5)
+        assert len(table["bold"]) == len(rows)
+    assert [row[2] for row in table_of(page, "(MAE)")["rows"][1:]][-1] == "not run"
+    samples = pd.read_csv(tmp_path / "samples.csv")
+    counts = samples.groupby("data")["class"].agg(["size", "nunique"])
+    assert counts.loc["two"].tolist() == [3 * 42, 1]
+    assert counts.loc["three"].tolist() == [4 * 60 * 3, 3]
+    assert counts.loc["twelve"].tolist() == [3 * 60 * 12, 12]
+    part = samples[
+        (samples["data"] == "three") & (samples["method"] == "A") & (samples["seed"] == 1)
+    ]
+    (cell,) = [c for c in mixed if (c.data, c.method, c.seed) == ("three", "A", 1)]
+    np.testing.assert_allclose(part["true"].to_numpy().reshape(60, 3), cell.true)
+    assert part["sample"].tolist() == np.repeat(np.arange(60), 3).tolist()
+
+
+@pytest.mark.filterwarnings("error")
+def test_report_of_perfect_or_failed_methods_on_several_classes(tmp_path):
+    perfect = [class_cell("data", method) for method in ("one", "two")]
+    write_report(perfect, tmp_path, **OPTIONS)
+    failed = [Cell("data", "one", 0, ["a", "b", "c"], error="broken")]
+    write_report(failed, tmp_path, **OPTIONS)
 
 
 def test_text_table(cells, table):
