@@ -214,9 +214,7 @@ def checked_weights(
     return weights
 
 
-def class_factors(
-    class_weight: Any, classes: np.ndarray, counts: np.ndarray
-) -> np.ndarray | None:
+def class_factors(class_weight: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
     """The factor of each class in the weights of its rows, or None if there is no `class_weight`.
 
     With "balanced", the classes weigh the same: n/(K·n_j) for n_j of n rows, as in scikit-learn.
@@ -230,7 +228,7 @@ def class_factors(
                 f"class_weight names {strange[0]!r}, which is not among the classes {_some(classes)}"
             )
         for label, factor in class_weight.items():
-            if not isinstance(factor, numbers.Real) or not 0.0 <= factor < np.inf:
+            if not isinstance(factor, numbers.Real) or not 0.0 <= float(factor) < np.inf:
                 raise ValueError(
                     f"class_weight of {label!r} must be a number from 0 on; got {factor!r}"
                 )

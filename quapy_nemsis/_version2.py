@@ -33,9 +33,7 @@ def from_version2(
     return {**content, "parameters": parameters, "extra": extra}, found
 
 
-def _tally(
-    positives: float, negatives: float, reward_pos: float, reward_neg: float
-) -> np.ndarray:
+def _tally(positives: float, negatives: float, reward_pos: float, reward_neg: float) -> np.ndarray:
     return two_class_tally(positives + negatives, positives, reward_pos, reward_neg)
 
 

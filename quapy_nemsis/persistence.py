@@ -4,7 +4,8 @@ A file is an uncompressed numpy ``.npz`` archive of named arrays and one string 
 
 * ``format``: "quapy-nemsis"; ``version``: version of the format, 3; ``written_by``: version of the package;
 * ``class`` and ``parameters`` of the learner, where ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that
-  JSON does not have, ``{"pairs": [[KEY, VALUE], …]}`` for a dict whose keys are not all texts, and ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
+  JSON does not have, ``{"pairs": [[KEY, VALUE], …]}`` for a dict whose keys are not all texts, and
+  ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
 * ``extra``: plain values that a checkpoint stores in addition to the learner;
 * ``digest``: SHA-256 of class, parameters, extra and all arrays.
 
@@ -254,7 +255,9 @@ def _encode(value: Any, where: str) -> Any:
     if isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
             # JSON has only texts as names; pairs keep numbers apart from texts.
-            pairs = [[_encode(key, where), _encode(v, f"{where}[{key!r}]")] for key, v in value.items()]
+            pairs = [
+                [_encode(key, where), _encode(v, f"{where}[{key!r}]")] for key, v in value.items()
+            ]
             return {"pairs": pairs}
         return {"dict": {name: _encode(v, f"{where}.{name}") for name, v in value.items()}}
     for kind in ("measure", "loss", "loss of measure"):

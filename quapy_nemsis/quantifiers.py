@@ -46,8 +46,8 @@ with _unchanged_style():
     from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
 
 
-class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier):
-    """A binary classify-and-count quantifier whose parameters are those of its learner.
+class _ClassifyAndCount(AggregativeCrispQuantifier):
+    """A classify-and-count quantifier whose parameters are those of its learner.
 
     QuaPy's aggregative quantifiers are given a classifier. Here `fit` builds the learner from parameters that
     `set_params` can change. If it were built earlier, a grid search would train the same learner at every grid point.
@@ -68,15 +68,14 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Labels of any type, with two classes.
+            Labels of any type.
 
         Returns
         -------
         self
             The fitted quantifier.
         """
-        # The learner checks the labels, with a more helpful message than QuaPy's assertion.
-        return super(BinaryAggregativeQuantifier, self).fit(X, y)
+        return super().fit(X, y)
 
     def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[None, None]:
         """Train the learner; counting needs no predictions on training data."""
@@ -104,10 +103,32 @@ class _ClassifyAndCount(AggregativeCrispQuantifier, BinaryAggregativeQuantifier)
 
         Returns
         -------
-        ndarray of shape (2,)
-            Estimated prevalence of `classes_[0]` and `classes_[1]`.
+        ndarray of shape (n_classes,)
+            Estimated prevalences, in the order of `classes_`.
         """
         return F.prevalence_from_labels(classif_predictions, self.classes_)
+
+
+class _BinaryClassifyAndCount(_ClassifyAndCount, BinaryAggregativeQuantifier):
+    """A quantifier of two classes."""
+
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+        """Train the learner.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels of any type, with two classes.
+
+        Returns
+        -------
+        self
+            The fitted quantifier.
+        """
+        # The learner checks the labels, with a more helpful message than QuaPy's assertion.
+        return AggregativeCrispQuantifier.fit(self, X, y)
 
 
 class _OnlineClassifyAndCount(_ClassifyAndCount):
@@ -124,8 +145,8 @@ class _OnlineClassifyAndCount(_ClassifyAndCount):
             Rows.
         y : array-like of shape (n_samples,)
             Labels.
-        classes : array-like of shape (2,), optional
-            All labels that can occur. Required in the first call unless `y` contains both.
+        classes : array-like of shape (n_classes,), optional
+            All labels that can occur. Required in the first call unless `y` contains them all.
 
         Returns
         -------
@@ -142,8 +163,8 @@ class NEMSIS(NEMSISParameters, _OnlineClassifyAndCount):
     """Quantifier that counts the predictions of a `NEMSISClassifier` trained for a quantification measure.
 
     The quantifier has the parameters of `quapy_nemsis.NEMSISClassifier` itself, so that QuaPy's grid search can set
-    them. It is binary; for more classes, wrap it in `quapy.method.base.newOneVsAll`. Under strong drift an adjusted
-    count is better: give the classifier to a QuaPy method instead, as in ``ACC(NEMSISClassifier("q"))``.
+    them. It takes any number of classes, with labels of any type. Under strong drift an adjusted count is better: give
+    the classifier to a QuaPy method instead, as in ``ACC(NEMSISClassifier("q"))``.
 
     Examples
     --------
@@ -194,7 +215,9 @@ class CAN(CANParameters, _ClassifyAndCount):
     learner = CANClassifier
 
 
-class OnePassMiniBatch(OnePassMiniBatchParameters, _OnlineClassifyAndCount):
+class OnePassMiniBatch(
+    OnePassMiniBatchParameters, _OnlineClassifyAndCount, _BinaryClassifyAndCount
+):
     """Quantifier that counts the predictions of a `OnePassMiniBatchClassifier`, the paper's 1PMB.
 
     The quantifier has the parameters of `quapy_nemsis.OnePassMiniBatchClassifier`.
@@ -212,7 +235,7 @@ class OnePassMiniBatch(OnePassMiniBatchParameters, _OnlineClassifyAndCount):
     learner = OnePassMiniBatchClassifier
 
 
-class SVMPerf(SVMPerfParameters, _ClassifyAndCount):
+class SVMPerf(SVMPerfParameters, _BinaryClassifyAndCount):
     """Quantifier that counts the predictions of an `SVMPerfClassifier`, the structural SVM for any loss.
 
     The quantifier has the parameters of `quapy_nemsis.SVMPerfClassifier`. `SVMKLD`, `SVMNKLD`, `SVMAE`, `SVMRAE` and
@@ -231,7 +254,7 @@ class SVMPerf(SVMPerfParameters, _ClassifyAndCount):
     learner = SVMPerfClassifier
 
 
-class _FixedLoss(CuttingPlaneParameters, _ClassifyAndCount):
+class _FixedLoss(CuttingPlaneParameters, _BinaryClassifyAndCount):
     """A structural SVM with a fixed loss."""
 
     learner = SVMPerfClassifier

@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse
 
 from quapy_nemsis import NEMSISClassifier, SCANClassifier
-from tests.reference import alternation as two_class_scan
 from tests.reference import multiclass as reference
 from tests.reference import nemsis as two_class
 
@@ -75,12 +74,8 @@ def test_averages_projection_and_weights(average, radius, fit_intercept, reward,
         learner = NEMSISClassifier(
             measure, average=average, radius=radius, fit_intercept=fit_intercept, reward=reward
         )
-        expected = reference.nemsis(
-            X[:n], y[:n], 4, sample_weight=weights[:n], **options(learner)
-        )
-        learner.partial_fit(
-            container(X[:n]), y[:n], classes=range(4), sample_weight=weights[:n]
-        )
+        expected = reference.nemsis(X[:n], y[:n], 4, sample_weight=weights[:n], **options(learner))
+        learner.partial_fit(container(X[:n]), y[:n], classes=range(4), sample_weight=weights[:n])
         np.testing.assert_allclose(learner.coef_, expected.coef, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(learner.intercept_, expected.intercept, atol=1e-10)
         if average == "last":
@@ -96,10 +91,25 @@ def test_scan(measure, reward, estimates, container):
     weights = np.random.default_rng(2).uniform(0.5, 2.0, size=len(y))
     epochs = {"first_epoch": 40, "growth": 1.5, "level_share": 0.5}
     learner = SCANClassifier(measure, reward=reward, estimates=estimates, **epochs)
-    expected = reference.scan(
-        X, y, 3, **epochs, sample_weight=weights, **{k: v for k, v in options(learner).items() if k != "parameter"}
-    )
+    given = {name: value for name, value in options(learner).items() if name != "parameter"}
+    expected = reference.scan(X, y, 3, **epochs, sample_weight=weights, **given)
     learner.partial_fit(container(X), y, sample_weight=weights)
     np.testing.assert_allclose(learner.levels_, expected.levels, atol=1e-10)
     np.testing.assert_allclose(learner.coef_, expected.coef, rtol=1e-10, atol=1e-10)
     assert max(expected.levels) > 0.3
+
+
+@pytest.mark.parametrize("measure", NESTED)
+@pytest.mark.parametrize("reward", ["hinge", "logistic"])
+@pytest.mark.parametrize("estimates", ["counts", "surrogate"])
+@pytest.mark.parametrize("monotone", [True, False])
+def test_of_two_classes_the_reference_is_the_binary_one(measure, reward, estimates, monotone):
+    X, y = make_classes(k=2, seed=5)
+    learner = NEMSISClassifier(measure, reward=reward, estimates=estimates, monotone=monotone)
+    of_classes = reference.nemsis(X, y, 2, **options(learner))
+    binary = two_class.nemsis(X, y == 1, **options(learner))
+    np.testing.assert_allclose(of_classes.coef[1] - of_classes.coef[0], binary.coef, atol=1e-10)
+    intercept = of_classes.intercept[1] - of_classes.intercept[0]
+    assert intercept == pytest.approx(binary.intercept, abs=1e-10)
+    learner.partial_fit(X, y)
+    np.testing.assert_allclose(learner.coef_[0], binary.coef, atol=1e-10)

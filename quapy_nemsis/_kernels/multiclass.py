@@ -275,10 +275,7 @@ def _nemsis(
                 pull = half * (max(pull, 0.0) if monotone else pull)
                 growth = 2.0 * pull * pull
                 change = pull * (
-                    f[own]
-                    - numbers[k, intercept + own]
-                    - f[rival]
-                    + numbers[k, intercept + rival]
+                    f[own] - numbers[k, intercept + own] - f[rival] + numbers[k, intercept + rival]
                 )
             if growth > 0.0:
                 norm2, scale_sum = numbers[k, NORM2], numbers[k, SCALE_SUM]
@@ -379,9 +376,7 @@ def _square_norm(v, k):
     return norm2
 
 
-def _level(
-    rows, order, labels, weights, reward_kind, counts, bound, w, b, sums, scratch, taken
-):
+def _level(rows, order, labels, weights, reward_kind, counts, bound, w, b, sums, scratch, taken):
     """Add up the rewards and the predicted mass of ``rows`` in ``order``, with one model per entry of ``w``."""
     n = class_count(rows, w)
     logistic = reward_kind == _LOGISTIC
@@ -411,9 +406,7 @@ def _level(
             rival = _rival(f, own)
             log_total = _softmax(f, s) if logistic else 0.0
             reward = _counted_reward(logistic, counts, bound, f, s, own, rival, log_total)
-            _add_mass(
-                logistic and not counts, reward, weight, s, own, rival, sums[k], COUNTED * n
-            )
+            _add_mass(logistic and not counts, reward, weight, s, own, rival, sums[k], COUNTED * n)
             sums[k, MEMBERS * n + own] += weight
             sums[k, REWARDS * n + own] += weight * reward
 

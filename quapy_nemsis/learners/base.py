@@ -23,10 +23,10 @@ from quapy_nemsis._validation import (
     check_bool,
     check_integer,
     check_labels,
+    check_memory,
     check_option,
     check_positive,
     check_seed,
-    check_memory,
     check_verbose,
     checked_data,
     checked_rows,
@@ -122,7 +122,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,)
             Labels from `classes_`.
         """
-        return self.classes_[predicted_codes(self.decision_function(X))]
+        codes = predicted_codes(self.decision_function(X))
+        return self.classes_[codes]
 
     def model(self) -> Model:
         """Weights and intercept: a vector and a number for two classes, rows and numbers for more."""
@@ -205,7 +206,6 @@ class StepParameters:
             "fit_intercept": bool(self.fit_intercept),
             "average": AVERAGES[self.average],
         }
-
 
     def passes(self, n_rows: int, n_classes: int) -> int:
         """Number of passes of `fit` over so many rows."""
@@ -564,8 +564,8 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         For two classes, the posterior is a nondecreasing function of the score (see
         `quapy_nemsis.learners.calibration.TwoClassCalibration`). `fit` fits it to the scores of training rows or, with
         fewer than ten rows per feature, of rows held out for tuning. For more classes it is softmax(T·f + offsets) of
-        the scores f (see `quapy_nemsis.learners.calibration.ClassCalibration`), fitted to rows held out for tuning. In a
-        stream, posteriors are fitted to the latest 4,096 points, scored before they were learned. With the logistic
+        the scores f (see `quapy_nemsis.learners.calibration.ClassCalibration`), fitted to rows held out for tuning. In
+        a stream, posteriors are fitted to the latest 4,096 points, scored before they were learned. With the logistic
         reward and constant class gradients ω⁺, ω⁻ the posterior would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence,
         and with the step size that is best for the measure the scale of the scores need not converge. `predict` uses
         the score, not the posterior, because the score is what optimises the measure.
@@ -580,7 +580,8 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         ndarray of shape (n_samples, n_classes)
             Probabilities of the classes, in the order of `classes_`.
         """
-        return self.calibration_.probabilities(self.decision_function(X))
+        scores = self.decision_function(X)
+        return self.calibration_.probabilities(scores)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
@@ -602,9 +603,7 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         known = getattr(self, "calibration_", None)
         scores = quiet_scores(data.X[newest], *self.model())
         weights, measure = data.weights[newest], self.state_.objective()
-        self.calibration_ = Calibration.latest(
-            known, scores, data.labels[newest], weights, measure
-        )
+        self.calibration_ = Calibration.latest(known, scores, data.labels[newest], weights, measure)
 
 
 def no_history(n_classes: int) -> dict[str, list[Any]]:

@@ -21,9 +21,9 @@ RECENT = 4096
 _MOST_OF_A_CLASS = 50_000
 # The weight of the sigmoid in points, next to the labels. With fewer points than this, the sigmoid is used alone.
 _SIGMOID_POINTS = 1000.0
-# For more than two classes: how many points are used at most, to fit and to compare candidates, and the standard
+# For more than two classes: how many scores are used at most, to fit and to compare candidates, and the standard
 # deviation of the prior of the corrections of offsets.
-_MOST_POINTS, _MOST_POINTS_TO_COMPARE, _SPREAD = 20_000, 5_000, 0.3
+_MOST_SCORES, _MOST_TO_COMPARE, _SPREAD = 400_000, 50_000, 0.1
 
 
 class Points(NamedTuple):
@@ -191,7 +191,7 @@ class Calibration:
         weights = arrays.take("weights", len(scores))
         if not (len(scores) and np.isfinite(scores).all()):
             raise ValueError("its calibration has no scores, or scores that are not finite")
-        if not (0 <= labels.min() and labels.max() < arrays.n_classes):
+        if not (labels.min() >= 0 and labels.max() < arrays.n_classes):
             raise ValueError("its calibration has labels that are not among its classes")
         if not (weights.min() > 0 and weights.sum() < MOST):
             raise ValueError("the weights of its calibration points are not positive, or too large")
@@ -216,7 +216,9 @@ class Calibration:
         if known is not None:
             parts.insert(0, (known.scores, known.labels, known.weights))
         columns = zip(*parts, strict=True)
-        joined = [np.concatenate([part[last] for part in column])[last] for column in columns]
+        joined = Points(
+            *(np.concatenate([part[last] for part in column])[last] for column in columns)
+        )
         return Calibration.of(*joined, measure)
 
 
@@ -284,8 +286,8 @@ class TwoClassCalibration(Calibration):
 class ClassCalibration(Calibration):
     """Posteriors of K classes, softmax(T·f + offsets), from their scores f.
 
-    If the measure determines the class gradients α at perfect rates (as BA and its mixtures do), equal scores mean equal
-    α_j·η_j/p_j, so the offsets are ln(p_j/α_j) plus a correction. For other measures (kld, nss) they are ln p_j plus a
+    If the measure determines the class gradients α at perfect rates (as BA and its mixtures do), equal scores mean
+    equal α_j·η_j/p_j, so the offsets are ln(p_j/α_j) plus a correction. For other measures (kld, nss) they are ln p_j plus a
     correction. The temperature T and the corrections maximise the likelihood of the labels. The corrections have a
     Gaussian prior around 0, so a class with few points keeps the offset that follows from the measure.
 
@@ -307,27 +309,35 @@ class ClassCalibration(Calibration):
         return offsets - offsets.mean()
 
     def _maximise(self, most: int, free: bool) -> tuple[float, np.ndarray, float]:
-        """Temperature, offsets and mean loss −ln η(label) of the best fit to at most so many points."""
-        every = max(len(self.labels) // most, 1)
+        """Temperature, offsets and mean loss of the best fit to at most so many scores.
+
+        As in `fit_platt`, the target of a class of n points is (n + 1)/(n + 2), so that a best fit exists even if the
+        scores separate the classes.
+        """
+        n_classes = self.scores.shape[1]
+        every = max(len(self.labels) * n_classes // most, 1)
         labels, weights = self.labels[::every], self.weights[::every]
-        rows, total = np.arange(len(labels)), weights.sum()
         scale = max(float(np.std(self.scores)), 1e-300)
         f = self.scores[::every] / scale
+        members = np.bincount(labels, weights, n_classes)
+        rest = 1.0 / (members[labels] + 2.0)
+        target = np.repeat((rest / (n_classes - 1))[:, np.newaxis], n_classes, axis=1)
+        target[np.arange(len(labels)), labels] = 1.0 - rest
+        total = weights.sum()
 
         def loss(model: np.ndarray) -> tuple[float, np.ndarray]:
-            temperature, change = math.exp(model[0]), model[1:] if free else 0.0
+            temperature = math.exp(model[0])
+            change = model[1:] if free else np.zeros(n_classes)
             logs = log_softmax(temperature * f + (self._prior + change), axis=1)
-            value = -weights @ logs[rows, labels]
-            wrong = np.exp(logs)
-            wrong[rows, labels] -= 1.0
-            wrong *= weights[:, np.newaxis]
+            value = -np.einsum("i,ij,ij->", weights, target, logs)
+            wrong = (np.exp(logs) - target) * weights[:, np.newaxis]
             slope = np.array([temperature * np.vdot(wrong, f)])
             if free:
                 value += 0.5 * change @ change / _SPREAD**2
                 slope = np.concatenate([slope, wrong.sum(axis=0) + change / _SPREAD**2])
             return value / total, slope / total
 
-        bounds = [(-12.0, 12.0), *[(None, None)] * (f.shape[1] if free else 0)]
+        bounds = [(-12.0, 12.0), *[(None, None)] * (n_classes if free else 0)]
         found = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds)
         offsets = self._prior + (found.x[1:] if free else 0.0)
         return math.exp(found.x[0]) / scale, offsets, float(found.fun)
@@ -335,11 +345,11 @@ class ClassCalibration(Calibration):
     @cached_property
     def _fitted(self) -> tuple[float, np.ndarray]:
         """Temperature and offsets."""
-        return self._maximise(_MOST_POINTS, free=True)[:2]
+        return self._maximise(_MOST_SCORES, free=True)[:2]
 
     def loss(self) -> float:
         """Mean of −ln η(label) over the points, with the best temperature and the offsets of the measure."""
-        return self._maximise(_MOST_POINTS_TO_COMPARE, free=False)[2]
+        return self._maximise(_MOST_TO_COMPARE, free=False)[2]
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Posterior probabilities, with a row for each score and a column for each class."""

@@ -66,9 +66,9 @@ class CANParameters:
 class CANClassifier(CANParameters, LinearClassifier):
     """Linear classifier trained by CAN (Algorithm 2 of Kar et al., KDD 2016), an exact batch method.
 
-    With the logistic reward, P(w) and N(w) are smooth. For more than two classes it is 1 + c·ln softmax(f)_i of the
-    row's own class i, with c = ln 2/ln K so that it equals the reward of two classes for K = 2; what it lacks to 1 counts
-    for the other classes in proportion to their softmax. For a pseudo-concave measure, CAN alternates between
+    With the logistic reward, P(w) and N(w) are smooth. For K classes the reward of a row of class i is
+    1 + c·ln softmax(f)_i with c = ln 2/ln K, which for K = 2 is the logistic reward. What it lacks to 1 counts for the
+    other classes, in proportion to their softmax. For a pseudo-concave measure, CAN alternates between
     w ← argmax V(w, v) over ‖w‖ ≤ R and v ← P_class(w)/P_quant(w), until v gains less than `tol`. The gap to the best
     level shrinks at least as fast as (1 − m/M)ᵗ (Theorem 2). (The paper's step 5 prints V ≥ v, but V ≥ 0 is meant.) A
     nested concave measure is maximised directly, once. The maximisation uses scipy's L-BFGS, followed by spectral

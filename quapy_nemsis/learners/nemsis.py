@@ -318,12 +318,24 @@ class ClassNemsisState(NemsisState):
                 laid_out(array, rows) for array in (state.v, state.correction, state.previous)
             )
         arrays = [
-            (*(in_memory(array, rows) for array in (s.v, s.correction, s.previous)), flat(s.numbers))
+            (
+                *(in_memory(array, rows) for array in (s.v, s.correction, s.previous)),
+                flat(s.numbers),
+            )
             for s in states
         ]
         with together(arrays) as tables:
             class_kernel.nemsis(
-                rows, order, labels, weights, compiled.address, asks, options, *tables, scratch, taken
+                rows,
+                order,
+                labels,
+                weights,
+                compiled.address,
+                asks,
+                options,
+                *tables,
+                scratch,
+                taken,
             )
         return taken
 
@@ -374,8 +386,8 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     by the mean of min(‖x‖², 1) so far, so that it does not dominate small features.
 
     For more than two classes there is a weight vector for each class. A point of class i is pulled from class j to its
-    own with the force a_ij = α_i/p_i + λ_i − λ_j, where α and λ are the derivatives of the measure by the recalls and by
-    the counted prevalences (see `quapy_nemsis._kernels.multiclass`). The radius then bounds √2·‖W‖. With two classes
+    own with the force a_ij = α_i/p_i + λ_i − λ_j, where α and λ are the derivatives of the measure by the recalls and
+    by the counted prevalences (see `quapy_nemsis._kernels.multiclass`). The radius then bounds √2·‖W‖. With two classes
     this is the step above.
 
     Parameters
@@ -435,7 +447,8 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
         ``eta0``, ``radius``, ``value`` of the measure and ``ba`` of every candidate; empty if nothing was tuned.
     history_ : dict of lists
         ``samples`` seen, ``seconds`` spent inside the kernel, running estimates ``P`` and ``N`` (for more than two
-        classes ``R`` and ``q``, lists with a number for each class), and the measure's ``value`` at these estimates. There is one entry per `record_every` samples, and none if that is None.
+        classes ``R`` and ``q``, lists with a number for each class), and the measure's ``value`` at these
+        estimates. There is one entry per `record_every` samples, and none if that is None.
 
     References
     ----------

@@ -411,8 +411,9 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
     ----------
     measure : str or Measure, default="cq"
         The pseudo-concave measure to optimise: "cq", "bk" or a measure object, such as a `PseudoConcave`.
-    reward : {"hinge", "logistic"}, default="hinge"
-        Concave surrogate whose gradient updates the weights.
+    reward : {"hinge", "logistic", "auto"}, default="auto"
+        Concave surrogate whose gradient updates the weights, as in `NEMSISClassifier`. "auto" is "hinge" for two
+        classes and "logistic" for more.
     estimates : {"counts", "surrogate"}, default="counts"
         Compute estimates and levels from 0-1 counts (the paper's SCAN-NS) or from the surrogate rewards (SCAN).
     monotone : bool, default=True
@@ -424,8 +425,8 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         stream, "auto" means no limit (infinity).
     reward_bound : float, default=1
         B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
-    n_passes : int, default=5
-        Passes of `fit` over the data. Epochs may span several passes.
+    n_passes : int or "auto", default="auto"
+        Passes of `fit` over the data, as in `NEMSISClassifier`. Epochs may span several passes.
     average : {"suffix", "all", "last"}, default="suffix"
         Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
@@ -444,6 +445,8 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the weights of the rows of each class, as in `NEMSISClassifier`.
 
     Attributes
     ----------

@@ -23,5 +23,5 @@ def quiet_scores(X: Any, weights: np.ndarray, intercept: Any) -> np.ndarray:
 
 
 def predicted_codes(scores: np.ndarray) -> np.ndarray:
-    """Positions of the predicted classes: score above 0 of two classes, highest score of more (of equals, the first)."""
+    """Positions of the predicted classes: of two by the sign of the score, of more the first with the highest score."""
     return np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.intp)

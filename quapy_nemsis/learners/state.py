@@ -363,7 +363,7 @@ def in_memory(weights: np.ndarray, rows: Rows) -> np.ndarray:
     return weights.T if len(rows.arrays) == 3 else weights
 
 
-def weighted_mean(shares: np.ndarray, arrays: Sequence[Any]) -> Any:
+def weighted_mean(shares: np.ndarray, arrays: Sequence[Any] | np.ndarray) -> Any:
     """Mean of arrays of any equal shape, or of numbers, weighted by shares that sum to 1."""
     stacked = np.array(arrays)
     return (shares @ stacked.reshape(len(shares), -1)).reshape(stacked.shape[1:])[()]
@@ -419,7 +419,9 @@ def check_tally(tally: np.ndarray) -> None:
         if not 0 <= count < MOST:
             raise ValueError(f"its number of points of a class is {count}")
         if not _LEAST_REWARD < sum_of_rewards <= count * (1.0 + 1e-9):
-            raise ValueError(f"its {count} points of a class cannot have rewards of {sum_of_rewards}")
+            raise ValueError(
+                f"its {count} points of a class cannot have rewards of {sum_of_rewards}"
+            )
 
 
 def averaged(steps: int, average: int) -> tuple[int, int]:

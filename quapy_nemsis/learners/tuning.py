@@ -4,8 +4,9 @@ In `fit`, candidates are trained on one part of the rows and evaluated on held-o
 would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
 already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
 candidates are cross-validated on up to five folds. At most 200,000 rows are used, four fifths of them for training, in
-as many passes as `fit` makes but, for two classes, at most five. The worse candidates are dropped after the first and the second pass.
-The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step
+as many passes as `fit` makes but, for two classes, at most five. The worse candidates are dropped after the first and
+the second pass. For more than two classes, candidates that are within one standard error of the best are told apart by
+the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step
 sizes are multiples of 1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
 
 In a stream, no rows can be held out and the scale is unknown. Candidates with step sizes 1e-4 … 1e3 learn in parallel,
@@ -53,6 +54,8 @@ _SMALL = 20_000
 _HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_000, 100_000
 _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
+# For more than two classes: how many scores of held-out rows are kept in memory at most.
+_MOST_SCORES = 10_000_000
 
 
 class CandidateScores:
@@ -81,8 +84,8 @@ class CandidateScores:
     def count_errors(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean over the folds of ½Σ|q − p|, the share of rows counted wrongly, and its standard error.
 
-        For two classes that is |FN − FP|/|S|. Each fold has its own learners, and their errors could cancel if the folds
-        were counted together.
+        For two classes that is |FN − FP|/|S|. Each fold has its own learners, and their errors could cancel if the
+        folds were counted together.
         """
         total = self.members.sum(axis=1)[:, np.newaxis, np.newaxis]
         total = np.where(total > 0, total, 1.0)
@@ -180,8 +183,13 @@ class _Fold(Generic[S]):
         if self.data.n_classes == 2:
             predicted = list((self._two_class_scores() > 0).T)
         else:
-            # One candidate after the other: the scores of all could fill the memory.
-            predicted = [predicted_codes(self.scores(k)) for k in self.states]
+            # A block of rows after the other: the scores of all could fill the memory.
+            n_blocks = 1 + len(self.y_held) * self.data.n_classes // _MOST_SCORES
+            blocks = np.array_split(np.arange(len(self.y_held)), n_blocks)
+            predicted = [
+                np.concatenate([predicted_codes(self.scores(k, rows)) for rows in blocks])
+                for k in self.states
+            ]
 
         def count(codes: np.ndarray, which: Any = slice(None)) -> np.ndarray:
             weights = self.weights_held[which] if len(self.weights_held) else None
@@ -190,11 +198,11 @@ class _Fold(Generic[S]):
         hits = [count(self.y_held, found == self.y_held) for found in predicted]
         return count(self.y_held), np.array(hits), np.array([count(found) for found in predicted])
 
-    def scores(self, k: int) -> np.ndarray:
-        """Scores of the held-out rows by a candidate."""
+    def scores(self, k: int, rows: Any = slice(None)) -> np.ndarray:
+        """Scores of the held-out rows, or of some of them, by a candidate."""
         if self.data.n_classes == 2:
-            return self._two_class_scores()[:, list(self.states).index(k)]
-        return linear_scores(self.X_held, *self.states[k].model())
+            return self._two_class_scores()[rows, list(self.states).index(k)]
+        return linear_scores(self.X_held[rows], *self.states[k].model())
 
     def _two_class_scores(self) -> np.ndarray:
         """Scores of the held-out rows by all candidates, in columns, from one product of matrices."""
@@ -282,12 +290,12 @@ def tune(
 
 
 def _held(folds: Sequence[_Fold[Any]], k: int) -> Points:
-    """Scores of the held-out rows of all folds by a candidate, with labels and weights."""
-    scores = np.concatenate([fold.scores(k) for fold in folds])
-    labels, weights = (
-        np.concatenate([getattr(fold, name) for fold in folds])
-        for name in ("y_held", "weights_held")
-    )
+    """Scores of the held-out rows of all folds by a candidate, with labels and weights; of very many, every nth."""
+    n_classes, n_rows = folds[0].data.n_classes, sum(len(fold.y_held) for fold in folds)
+    kept = slice(None, None, 1 if n_classes == 2 else 1 + n_rows * n_classes // _MOST_SCORES)
+    scores = np.concatenate([fold.scores(k, kept) for fold in folds])
+    labels = np.concatenate([fold.y_held[kept] for fold in folds])
+    weights = np.concatenate([fold.weights_held[kept] for fold in folds])
     return Points(scores, labels, weights if len(weights) else np.ones(len(scores)))
 
 

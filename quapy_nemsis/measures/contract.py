@@ -86,9 +86,7 @@ Gradient = Callable[
     [float, float, float, float, float, float, np.ndarray],
     tuple[float, float, float, float, float, float],
 ]
-ClassValues = Callable[
-    [np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], tuple[float, float]
-]
+ClassValues = Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], tuple[float, float]]
 ClassOuter = Callable[[float, float, np.ndarray], float]
 ClassGradient = Callable[..., tuple[float, float]]
 LossFunction = Callable[[float, float, float, float, float, np.ndarray], float]
@@ -425,9 +423,7 @@ def two_class_form(form: ClassFunctions) -> Functions:
         estimate = p * P + (1.0 - p) * (1.0 - N)
         R, q = np.array([N, P]), np.array([1.0 - estimate, estimate])
         r1, q1, r2, q2 = np.empty(2), np.empty(2), np.empty(2), np.empty(2)
-        g1, g2 = class_gradient(
-            R, q, x, y, np.array([1.0 - p, p]), eps, theta, r1, q1, r2, q2
-        )
+        g1, g2 = class_gradient(R, q, x, y, np.array([1.0 - p, p]), eps, theta, r1, q1, r2, q2)
         # A positive that is no longer missed moves mass from class 0 to class 1.
         slope1, slope2 = q1[1] - q1[0], q2[1] - q2[0]
         return (

@@ -19,7 +19,7 @@ from quapy_nemsis._validation import check_integer, encode
 from quapy_nemsis.learners import OnlineClassifier
 from quapy_nemsis.learners.scores import predicted_codes, quiet_scores
 from quapy_nemsis.learners.state import rates_of
-from quapy_nemsis.measures import BA, Measure, NegKLD, Rates
+from quapy_nemsis.measures import BA, ClassRates, Measure, NegKLD, Rates
 from quapy_nemsis.persistence import read, write
 from quapy_nemsis.streaming.sources import Chunk, Source, from_iterable
 
@@ -287,7 +287,10 @@ def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: 
         rows = f"rows {first:,} to {progress.rows + len(y):,}"
         raise ValueError(f"{name}, {rows}: {error}") from error
     progress.seconds += time.perf_counter() - begin
-    sums = [np.bincount(of, minlength=len(classes)) for of in (codes, codes[codes == predicted], predicted)]
+    sums = [
+        np.bincount(of, minlength=len(classes))
+        for of in (codes, codes[codes == predicted], predicted)
+    ]
     progress.window = (np.array(progress.window) + sums).tolist()
     progress.rows += len(y)
 
@@ -335,14 +338,13 @@ def _close_window(progress: Progress, verbose: int) -> None:
 def _value(measure: Measure, tally: np.ndarray) -> float:
     """Value for the counts of a window; NaN if it depends on the recall of a class that does not occur."""
     rates, absent = rates_of(tally), tally[0] == 0.0
-    value = measure.at(rates)
-    if not absent.any():
-        return value
+    perfect: Rates | ClassRates
     if isinstance(rates, Rates):
-        highest = rates._replace(P=1.0) if absent[1] else rates._replace(N=1.0)
-        return value if measure.at(highest) == value else math.nan
-    highest = measure.at(rates._replace(R=np.where(absent, 1.0, rates.R)))
-    return value if highest == value else math.nan
+        perfect = rates._replace(N=1.0 if absent[0] else rates.N, P=1.0 if absent[1] else rates.P)
+    else:
+        perfect = rates._replace(R=np.where(absent, 1.0, rates.R))
+    value = measure.at(rates)
+    return value if measure.at(perfect) == value else math.nan
 
 
 def _is_over(progress: Progress, max_rows: int | None, patience: int | None) -> bool:
