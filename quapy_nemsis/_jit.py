@@ -259,13 +259,14 @@ def _is_ours(thing: Any) -> bool:
     return here in Path(code.co_filename).resolve().parents and all(map(_is_ours, inside))
 
 
-def compiled_result(function: Callable, what: str) -> int | str:
-    """Compile a user's function of three numbers and an array, to see what it returns.
+def compiled_result(function: Callable, what: str, arrays: int = 1) -> int | str:
+    """Compile a user's function of four arguments, of which the last ones are arrays, to see what it returns.
 
     Returns
     -------
     int or str
-        How many numbers the function returns, or the name of the numba type if it returns anything else.
+        How many numbers the function returns, or the name of the numba type if it returns anything else; "arrays" for
+        a pair of arrays.
 
     Raises
     ------
@@ -274,7 +275,7 @@ def compiled_result(function: Callable, what: str) -> int | str:
     """
     try:
         dispatcher = numba.njit(function)
-        dispatcher.compile((real, real, real, reals))
+        dispatcher.compile((real,) * (4 - arrays) + (reals,) * arrays)
     except Exception as error:  # not only NumbaError: a user's function can fail in any way
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -287,6 +288,10 @@ def compiled_result(function: Callable, what: str) -> int | str:
         raise ValueError(f"{what} cannot be compiled by numba: {reason} ({where})") from None
     result = dispatcher.nopython_signatures[-1].return_type
     if isinstance(result, types.BaseTuple):
+        if len(result) == 2 and all(
+            isinstance(part, types.Array) and part.ndim == 1 for part in result
+        ):
+            return "arrays"
         numeric = all(isinstance(part, types.Number | types.Boolean) for part in result)
         return len(result) if numeric else str(result)
     return 1 if isinstance(result, types.Number | types.Boolean) else str(result)

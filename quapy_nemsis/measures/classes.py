@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from quapy_nemsis._jit import jitable
-from quapy_nemsis.measures.contract import ClassFunctions
+from quapy_nemsis.measures.contract import ClassFunctions, valuation_outer
 from quapy_nemsis.measures.formulas import clip_share, inverse, q_gradient, q_mean, relative_log
 
 
@@ -75,7 +75,8 @@ def _floor(eps):
     return max(eps, 1e-12)
 
 
-def _first(x, y, theta):
+def first(x, y, p, eps, theta):
+    """Ψ of a measure that is a single concave function ζ₁ (ζ₂ = 0)."""
     return x
 
 
@@ -174,7 +175,8 @@ def _bakld_values(R, q, p, eps, theta):
     return _mean(R), _neg_kld(q, p, eps)
 
 
-def _bakld_outer(x, y, theta):
+def bakld_outer(x, y, p, eps, theta):
+    """Ψ(x, y) = C·x + (1 − C)·y."""
     return theta[0] * x + (1.0 - theta[0]) * y
 
 
@@ -189,7 +191,8 @@ def _q_values(R, q, p, eps, theta):
     return _mean(R), 1.0 - _squared_error(q, p)
 
 
-def _q_outer(x, y, theta):
+def q_outer(x, y, p, eps, theta):
+    """Ψ of the Q-measure."""
     return q_mean(x, y, theta[0])
 
 
@@ -198,11 +201,6 @@ def _q_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_nss(q, p, 1.0, by_q2)
     _write_zeros(by_q1, by_R2)
     return q_gradient(x, y, theta[0])
-
-
-def valuation_outer(x, y, theta):
-    """Ψ(x, y) = x − v·y."""
-    return x - theta[0] * y
 
 
 def _cq_values(R, q, p, eps, theta):
@@ -227,13 +225,13 @@ def _bk_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     return 1.0, -theta[0]
 
 
-BA = ClassFunctions(_ba_values, _first, _ba_gradient)
-NSS = ClassFunctions(_nss_values, _first, _nss_gradient)
-GMEAN = ClassFunctions(_gmean_values, _first, _gmean_gradient)
-HMEAN = ClassFunctions(_hmean_values, _first, _hmean_gradient)
-QMEAN = ClassFunctions(_qmean_values, _first, _qmean_gradient)
-KLD = ClassFunctions(_kld_values, _first, _kld_gradient)
-BAKLD = ClassFunctions(_bakld_values, _bakld_outer, _bakld_gradient)
-Q = ClassFunctions(_q_values, _q_outer, _q_gradient)
+BA = ClassFunctions(_ba_values, first, _ba_gradient)
+NSS = ClassFunctions(_nss_values, first, _nss_gradient)
+GMEAN = ClassFunctions(_gmean_values, first, _gmean_gradient)
+HMEAN = ClassFunctions(_hmean_values, first, _hmean_gradient)
+QMEAN = ClassFunctions(_qmean_values, first, _qmean_gradient)
+KLD = ClassFunctions(_kld_values, first, _kld_gradient)
+BAKLD = ClassFunctions(_bakld_values, bakld_outer, _bakld_gradient)
+Q = ClassFunctions(_q_values, q_outer, _q_gradient)
 CQ = ClassFunctions(_cq_values, valuation_outer, _cq_gradient)
 BK = ClassFunctions(_bk_values, valuation_outer, _bk_gradient)

@@ -13,7 +13,7 @@ For any number of classes K, the attribute `class_functions` holds three functio
 class: recalls R (mean rewards), counted prevalences q and shares p.
 
 * ``values(R, q, p, eps, theta)`` returns (ζ₁, ζ₂);
-* ``outer(x, y, theta)`` returns Ψ(x, y);
+* ``outer(x, y, p, eps, theta)`` returns Ψ(x, y);
 * ``gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2)`` writes the gradients of ζ₁ and ζ₂ by R and by q
   into the last four arrays, and returns (∂Ψ/∂x, ∂Ψ/∂y).
 
@@ -87,7 +87,7 @@ Gradient = Callable[
     tuple[float, float, float, float, float, float],
 ]
 ClassValues = Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], tuple[float, float]]
-ClassOuter = Callable[[float, float, np.ndarray], float]
+ClassOuter = Callable[[float, float, np.ndarray, float, np.ndarray], float]
 ClassGradient = Callable[..., tuple[float, float]]
 LossFunction = Callable[[float, float, float, float, float, np.ndarray], float]
 
@@ -417,7 +417,7 @@ def two_class_form(form: ClassFunctions) -> Functions:
         return class_values(R, q, np.array([1.0 - p, p]), eps, theta)
 
     def outer(x, y, p, eps, theta):
-        return class_outer(x, y, theta)
+        return class_outer(x, y, np.array([1.0 - p, p]), eps, theta)
 
     def gradient(P, N, x, y, p, eps, theta):
         estimate = p * P + (1.0 - p) * (1.0 - N)
@@ -474,7 +474,7 @@ class NestedMeasure(Measure):
         form = self.class_functions
         if form is None:
             return super()._class_value(R, q, p, eps)
-        return form.outer(*form.values(R, q, p, eps, self.theta), self.theta)
+        return form.outer(*form.values(R, q, p, eps, self.theta), p, eps, self.theta)
 
     def gradients(
         self, R: np.ndarray, q: np.ndarray, p: np.ndarray, eps: float = 0.0
