@@ -49,13 +49,6 @@ def _write_equal(R, by_R):
 
 
 @jitable
-def _write_zeros(*arrays):
-    for array in arrays:
-        for j in range(len(array)):
-            array[j] = 0.0
-
-
-@jitable
 def _write_nss(q, p, sign, by_q):
     """Gradient of sign·(1 − ½‖p − q‖²) by q."""
     for j in range(len(p)):
@@ -86,7 +79,6 @@ def _ba_values(R, q, p, eps, theta):
 
 def _ba_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -96,7 +88,6 @@ def _nss_values(R, q, p, eps, theta):
 
 def _nss_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_nss(q, p, 1.0, by_q1)
-    _write_zeros(by_R1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -116,7 +107,6 @@ def _gmean_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     mean = math.exp(logs / len(R)) / len(R)
     for j in range(len(R)):
         by_R1[j] = mean / max(R[j], low)
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -135,7 +125,6 @@ def _hmean_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
         total += 1.0 / max(r, low)
     for j in range(len(R)):
         by_R1[j] = len(R) / (total * max(R[j], low)) ** 2
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -157,7 +146,6 @@ def _qmean_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     below = len(R) * max(_root(R), 1e-12)
     for j in range(len(R)):
         by_R1[j] = (1.0 - R[j]) / below
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -167,7 +155,6 @@ def _kld_values(R, q, p, eps, theta):
 
 def _kld_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_neg_kld(q, p, eps, 1.0, by_q1)
-    _write_zeros(by_R1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -183,7 +170,6 @@ def bakld_outer(x, y, p, eps, theta):
 def _bakld_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_neg_kld(q, p, eps, 1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return theta[0], 1.0 - theta[0]
 
 
@@ -199,7 +185,6 @@ def q_outer(x, y, p, eps, theta):
 def _q_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_nss(q, p, 1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return q_gradient(x, y, theta[0])
 
 
@@ -210,7 +195,6 @@ def _cq_values(R, q, p, eps, theta):
 def _cq_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_nss(q, p, -1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return 1.0, -theta[0]
 
 
@@ -221,7 +205,6 @@ def _bk_values(R, q, p, eps, theta):
 def _bk_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_neg_kld(q, p, eps, -1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return 1.0, -theta[0]
 
 
