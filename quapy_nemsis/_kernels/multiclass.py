@@ -56,7 +56,7 @@ from quapy_nemsis._kernels.rows import (
     prefetch,
 )
 from quapy_nemsis.measures import contract
-from quapy_nemsis.measures.contract import EPS, ZETA1, ZETA2, X, Y
+from quapy_nemsis.measures.contract import BY_X, BY_Y, EPS, ZETA1, ZETA2, X, Y
 from quapy_nemsis.surrogates import surrogate_code
 
 #: Counts, estimates and position of a learner (see `quapy_nemsis._kernels.nemsis.NUMBERS`).
@@ -80,7 +80,6 @@ SUMS = Record(sums=("members", "rewards", "counted"), per_class=("members", "rew
 (MEMBERS, REWARDS, COUNTED, INTERCEPT, INTERCEPT_SUM, INTERCEPT_PREVIOUS) = range(6)
 # Rows of the table that a measure and the kernel share, after the first.
 SHARES, RECALLS, COUNTS = 1 + contract.SHARES, 1 + contract.RECALLS, 1 + contract.COUNTS
-BY_RECALL, BY_COUNT = 1 + contract.BY_RECALL, 1 + contract.BY_COUNT
 ZETA1_BY_RECALL, ZETA1_BY_COUNT = 1 + contract.ZETA1_BY_RECALL, 1 + contract.ZETA1_BY_COUNT
 ZETA2_BY_RECALL, ZETA2_BY_COUNT = 1 + contract.ZETA2_BY_RECALL, 1 + contract.ZETA2_BY_COUNT
 _LOGISTIC = surrogate_code("logistic")
@@ -255,12 +254,18 @@ def _nemsis(
 
             # Lines 5-11: primal ascent. Line 1 sets the duals to 0, so the first point only starts the estimates.
             half = 0.5 * options[k].eta0 * weight / math.sqrt(now)
-            force = asks[k, BY_RECALL, own] / asks[k, SHARES, own] + asks[k, BY_COUNT, own]
+            by_x, by_y = asks[k, 0, BY_X], asks[k, 0, BY_Y]
+            recall_gain = (
+                by_x * asks[k, ZETA1_BY_RECALL, own] + by_y * asks[k, ZETA2_BY_RECALL, own]
+            )
+            count_gain = by_x * asks[k, ZETA1_BY_COUNT, own] + by_y * asks[k, ZETA2_BY_COUNT, own]
+            force = recall_gain / asks[k, SHARES, own] + count_gain
             change, growth = 0.0, 0.0  # of the product V·(factors xᵀ), and of the factors' square
             pull = 0.0
             if t > 1 and logistic:
                 for j in range(n):
-                    a = force - asks[k, BY_COUNT, j]
+                    lost = by_x * asks[k, ZETA1_BY_COUNT, j] + by_y * asks[k, ZETA2_BY_COUNT, j]
+                    a = force - lost
                     a = max(a, 0.0) if monotone else a
                     step = half * a * s[j] if j != own and s[j] > _NEGLIGIBLE else 0.0
                     factors[j] = -step
@@ -271,7 +276,8 @@ def _nemsis(
                 growth += pull * pull
                 change += pull * (f[own] - tallies[k, INTERCEPT, own])
             elif t > 1 and f[own] - f[rival] < 1.0:
-                pull = force - asks[k, BY_COUNT, rival]
+                lost = by_x * asks[k, ZETA1_BY_COUNT, rival] + by_y * asks[k, ZETA2_BY_COUNT, rival]
+                pull = force - lost
                 pull = half * (max(pull, 0.0) if monotone else pull)
                 growth = 2.0 * pull * pull
                 change = pull * (

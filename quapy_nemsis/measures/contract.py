@@ -46,22 +46,24 @@ from numpy.typing import ArrayLike
 from quapy_nemsis._jit import REORDERED, callback, carray, jitable
 from quapy_nemsis.measures.formulas import smoothing
 
-# Numbers that do not depend on a class: the question has x, y, ε and the number of classes, the answer ζ₁ and ζ₂.
-(X, Y, EPS, CLASSES, ZETA1, ZETA2, HEAD) = range(7)
+# Numbers that do not depend on a class: the question has x, y, ε and the number of classes, the answer ζ₁ and ζ₂ and,
+# for K classes, ∂Ψ/∂x and ∂Ψ/∂y.
+(X, Y, EPS, CLASSES, ZETA1, ZETA2, BY_X, BY_Y, HEAD) = range(9)
 # Blocks with one number for each class. The question has the shares p, the recalls R and the counted prevalences q. The
-# answer has the class gradients of the measure, by R and by q, and the gradients of ζ₁ and ζ₂.
+# answer has the gradients of ζ₁ and ζ₂ by R and by q and, for two classes, the class gradients of the measure.
 (
     SHARES,
     RECALLS,
     COUNTS,
-    BY_RECALL,
-    BY_COUNT,
     ZETA1_BY_RECALL,
     ZETA1_BY_COUNT,
     ZETA2_BY_RECALL,
     ZETA2_BY_COUNT,
+    BY_RECALL,
     N_BLOCKS,
-) = range(10)
+) = range(9)
+#: Rows of the table for K classes: one for the numbers without a class, and all blocks but the last.
+N_ROWS = 1 + BY_RECALL
 
 
 def place(block: int, label: int = 0, n_classes: int = 2) -> int:
@@ -184,7 +186,7 @@ def measure_callback(values: Values, gradient: Gradient, affine: bool, n_theta: 
 def class_asks(n_classes: int, thetas: np.ndarray) -> np.ndarray:
     """Tables through which kernels of K classes exchange data with a measure, one for each row of parameters."""
     width = max(n_classes, HEAD + thetas.shape[1])
-    asks = np.zeros((len(thetas), 1 + N_BLOCKS, width))
+    asks = np.zeros((len(thetas), N_ROWS, width))
     asks[:, 0, HEAD : HEAD + thetas.shape[1]] = thetas
     asks[:, 0, CLASSES] = n_classes
     return asks
@@ -201,17 +203,13 @@ def class_callback(values: ClassValues, gradient: ClassGradient, affine: bool, n
 
     def answer(pointer):
         n = int(carray(pointer, (HEAD,))[CLASSES])
-        table = carray(pointer, (1 + N_BLOCKS, max(n, HEAD + n_theta)))
+        table = carray(pointer, (N_ROWS, max(n, HEAD + n_theta)))
         a, theta = table[0], table[0, HEAD : HEAD + n_theta]
         p, R, q = table[1 + SHARES, :n], table[1 + RECALLS, :n], table[1 + COUNTS, :n]
-        by_R, by_q = table[1 + BY_RECALL, :n], table[1 + BY_COUNT, :n]
         by_R1, by_q1 = table[1 + ZETA1_BY_RECALL, :n], table[1 + ZETA1_BY_COUNT, :n]
         by_R2, by_q2 = table[1 + ZETA2_BY_RECALL, :n], table[1 + ZETA2_BY_COUNT, :n]
         eps = a[EPS]
-        g1, g2 = gradient(R, q, a[X], a[Y], p, eps, theta, by_R1, by_q1, by_R2, by_q2)
-        for j in range(n):
-            by_R[j] = g1 * by_R1[j] + g2 * by_R2[j]
-            by_q[j] = g1 * by_q1[j] + g2 * by_q2[j]
+        a[BY_X], a[BY_Y] = gradient(R, q, a[X], a[Y], p, eps, theta, by_R1, by_q1, by_R2, by_q2)
         if not affine:
             x, y = values(R, q, p, eps, theta)
             over = 1.0 / (n - 1)
