@@ -240,8 +240,11 @@ def distributions(k, least):
     return arrays(k, st.floats(least, 1.0)).map(lambda v: (v + 1e-9) / (v + 1e-9).sum())
 
 
+class_recalls = st.just(0.0) | st.floats(1e-9, 1.0)  # 1/recall is finite
+
+
 @st.composite
-def class_rates(draw, ends=1, recalls=st.just(0.0) | st.floats(1e-9, 1.0), least=0.0):
+def class_rates(draw, ends=1, recalls=class_recalls, least=0.0):
     """Shares p of two to six classes, and recalls R and counts q of one or more models."""
     k = draw(st.integers(2, 6))
     parts = [arrays(k, recalls), distributions(k, least)] * ends
