@@ -30,6 +30,7 @@ from numba.extending import register_jitable as jitable
 
 __all__ = [
     "CACHE_VARIABLE",
+    "REORDERED",
     "Kernel",
     "Record",
     "Routine",
@@ -131,6 +132,11 @@ class Record:
         """A record of zeros."""
         return np.zeros((), dtype=self.dtype_for(n_classes))
 
+    def split(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Views of a record: its single numbers, and a table with a row for each number of the classes."""
+        flat, n = numbers.reshape(1).view(np.float64), len(self.single)
+        return flat[:n], flat[n:].reshape(len(self.per_class), -1)
+
 
 _warned = False
 _compiling = threading.RLock()
@@ -221,11 +227,13 @@ def _with_cache(build: Callable[[bool], Any]) -> Any:
 
 @intrinsic
 def call(typingctx, address, table, k):
-    """Call the C function ``void f(double *)`` at an address, with row k of a table as its argument."""
+    """Call the C function ``void f(double *)`` at an address, with entry k of an array of tables or rows."""
 
     def codegen(context, builder, signature, args):
         array = context.make_array(signature.args[1])(context, builder, args[1])
         width = builder.extract_value(array.shape, 1)
+        if signature.args[1].ndim == 3:
+            width = builder.mul(width, builder.extract_value(array.shape, 2))
         row = builder.gep(array.data, [builder.mul(args[2], width)])
         function = ir.FunctionType(ir.VoidType(), [row.type]).as_pointer()
         builder.call(builder.inttoptr(args[0], function), [row])
@@ -234,7 +242,12 @@ def call(typingctx, address, table, k):
     return types.void(types.uintp, table, types.uint64), codegen
 
 
-def callback(function: Callable) -> Any:
+#: How compiled code may transform arithmetic. By default only to fused multiply-adds: NaN and inf must keep their
+#: meaning, so that divergence is noticed. Sums may be reordered where that pays, so that they can be vectorised.
+STRICT, REORDERED = {"contract"}, {"contract", "reassoc", "nsz"}
+
+
+def callback(function: Callable, fastmath: Any = False) -> Any:
     """Compile ``function(pointer)``, which takes a pointer to float64, to a C function; kernels take its ``address``.
 
     Keep the returned object for as long as a kernel uses the address. Compiled code is kept on disk only if all of the
@@ -243,7 +256,8 @@ def callback(function: Callable) -> Any:
     signature = types.void(types.CPointer(types.float64))
 
     def build(cached: bool) -> Any:
-        return numba.cfunc(signature, cache=cached, nopython=True, error_model="numpy")(function)
+        options = {"nopython": True, "error_model": "numpy", "fastmath": fastmath}
+        return numba.cfunc(signature, cache=cached, **options)(function)
 
     return _with_cache(build) if _is_ours(function) else build(False)
 
@@ -259,13 +273,14 @@ def _is_ours(thing: Any) -> bool:
     return here in Path(code.co_filename).resolve().parents and all(map(_is_ours, inside))
 
 
-def compiled_result(function: Callable, what: str) -> int | str:
-    """Compile a user's function of three numbers and an array, to see what it returns.
+def compiled_result(function: Callable, what: str, arrays: int = 1) -> int | str:
+    """Compile a user's function of four arguments, of which the last ones are arrays, to see what it returns.
 
     Returns
     -------
     int or str
-        How many numbers the function returns, or the name of the numba type if it returns anything else.
+        How many numbers the function returns, or the name of the numba type if it returns anything else; "arrays" for
+        a pair of arrays.
 
     Raises
     ------
@@ -274,7 +289,7 @@ def compiled_result(function: Callable, what: str) -> int | str:
     """
     try:
         dispatcher = numba.njit(function)
-        dispatcher.compile((real, real, real, reals))
+        dispatcher.compile((real,) * (4 - arrays) + (reals,) * arrays)
     except Exception as error:  # not only NumbaError: a user's function can fail in any way
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -287,20 +302,19 @@ def compiled_result(function: Callable, what: str) -> int | str:
         raise ValueError(f"{what} cannot be compiled by numba: {reason} ({where})") from None
     result = dispatcher.nopython_signatures[-1].return_type
     if isinstance(result, types.BaseTuple):
+        if len(result) == 2 and all(
+            isinstance(part, types.Array) and part.ndim == 1 for part in result
+        ):
+            return "arrays"
         numeric = all(isinstance(part, types.Number | types.Boolean) for part in result)
         return len(result) if numeric else str(result)
     return 1 if isinstance(result, types.Number | types.Boolean) else str(result)
 
 
-def _compile(function: Callable, signature: Any) -> Any:
+def _compile(function: Callable, signature: Any, fastmath: set[str] = STRICT) -> Any:
     return _with_cache(
         lambda cached: numba.njit(
-            signature,
-            cache=cached,
-            nogil=True,
-            error_model="numpy",
-            # Only fused multiply-adds: NaN and inf must keep their meaning, so that divergence is noticed.
-            fastmath={"contract"},
+            signature, cache=cached, nogil=True, error_model="numpy", fastmath=fastmath
         )(function)
     )
 
@@ -372,12 +386,18 @@ class Kernel:
     *arguments : numba types
         Types of the arguments after the order. An argument of type `flags` or `codes` has one entry for each row, an
         `Optional` one has one for each row or none, and a `Wide` one has one for each feature along an axis.
+    fastmath : set of str
+        How arithmetic may be transformed.
     """
 
     def __init__(
-        self, function: Callable, returns: types.Type, *arguments: types.Type | Wide | Optional
+        self,
+        function: Callable,
+        returns: types.Type,
+        *arguments: types.Type | Wide | Optional,
+        fastmath: set[str] = STRICT,
     ):
-        self.function = function
+        self.function, self.fastmath = function, fastmath
         self.returns = returns
         self.wide = [(k, kind) for k, kind in enumerate(arguments) if isinstance(kind, Wide)]
         self.labels = [k for k, kind in enumerate(arguments) if kind is flags or kind is codes]
@@ -418,4 +438,4 @@ class Kernel:
             for part in arrays
         ]
         signature = self.returns(types.Tuple(parts), integers, *self.arguments)
-        return _compile(self.function, signature)
+        return _compile(self.function, signature, self.fastmath)

@@ -22,6 +22,7 @@ from quapy_nemsis import (
     PseudoConcave,
     QMeasure,
     SCANClassifier,
+    get_measure,
     make_measure,
 )
 from quapy_nemsis.measures.contract import measure_callback
@@ -341,7 +342,7 @@ REFUSED = {
         ),
         (
             lambda: NestedConcave(lambda x, y, p, theta: x * x, ba, nss),
-            r"psi is not concave: halfway between \(x, y\)",
+            r"psi is not concave: halfway between x=",
         ),
         (lambda: PseudoConcave(ba, lambda P, N, p, theta: 2.0 - P * P), "p_quant is not convex"),
         (lambda: PseudoConcave(ba, negative), r"p_quant must be positive; got -1 at P=7\.\d+e-06"),
@@ -390,3 +391,135 @@ def test_refusals(error, make, message):
     with pytest.raises(error, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+# --------------------------------------------------------------------------- measures of K classes
+
+
+def mean_recall(R, q, p, theta):
+    return R.mean()
+
+
+def mean_recall_gradient(R, q, p, theta):
+    return np.full(len(R), 1.0 / len(R)), np.zeros(len(R))
+
+
+def squares(R, q, p, theta):
+    return 1.0 - 0.5 * np.sum((p - q) ** 2)
+
+
+def squares_gradient(R, q, p, theta):
+    return np.zeros(len(R)), p - q
+
+
+def harmonic(x, y, p, theta):
+    b2 = theta[0] ** 2
+    return (1.0 + b2) * x * y / (b2 * x + y)
+
+
+def harmonic_gradient(x, y, p, theta):
+    b2 = theta[0] ** 2
+    below = 1.0 / (b2 * x + y)
+    return (1.0 + b2) * (y * below) ** 2, (1.0 + b2) * b2 * (x * below) ** 2
+
+
+GRADIENTS = (harmonic_gradient, mean_recall_gradient, squares_gradient)
+
+
+def q_of_classes(**options):
+    functions = (harmonic, mean_recall, squares)
+    return NestedConcave(*functions, [2.0], of="classes", name="my q", **options)
+
+
+def some_classes(k, n=400):
+    rng = np.random.default_rng(k)
+    y = rng.choice(k, n, p=np.arange(1, k + 1) / (k * (k + 1) / 2))
+    return rng.normal(size=(k, 4))[y] + rng.normal(size=(n, 4)), y
+
+
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_a_measure_of_classes_learns_what_the_built_in_one_learns(k):
+    X, y = some_classes(k)
+    fixed = {"eta0": 0.3, "radius": np.inf, "random_state": 0, "n_passes": 2}
+    built_in = NEMSISClassifier("q:2", **fixed).fit(X, y)
+    given = NEMSISClassifier(q_of_classes(gradients=GRADIENTS), **fixed).fit(X, y)
+    np.testing.assert_allclose(given.coef_, built_in.coef_, atol=1e-9)
+    # Differences keep away from rates of 0 and 1, by 1/(2t), so the first steps are others.
+    by_differences = NEMSISClassifier(q_of_classes(), **fixed).fit(X, y)
+    found, expected = (each.state_.rates() for each in (by_differences, built_in))
+    assert get_measure("q:2").at(found) == pytest.approx(get_measure("q:2").at(expected), abs=0.01)
+
+
+def test_values_of_a_measure_of_classes():
+    rng, built_in = np.random.default_rng(0), get_measure("q:2")
+    for measure in (q_of_classes(), q_of_classes(gradients=GRADIENTS)):
+        for _ in range(20):
+            R, q, p = rng.random(5), rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(5))
+            assert measure.class_value(R, q, p) == pytest.approx(built_in.class_value(R, q, p))
+            for ours, theirs in zip(
+                measure.gradients(R, q, p), built_in.gradients(R, q, p), strict=True
+            ):
+                np.testing.assert_allclose(ours, theirs, atol=1e-5)
+            P, N, share = rng.random(3)
+            assert measure.value(P, N, share) == pytest.approx(built_in.value(P, N, share))
+            assert measure.class_gradients(P, N, share) == pytest.approx(
+                built_in.class_gradients(P, N, share), abs=1e-5
+            )
+
+
+def test_a_ratio_of_classes():
+    def quant(R, q, p, theta):
+        return 1.0 + 0.5 * np.sum((p - q) ** 2)
+
+    X, y = some_classes(3)
+    measure = PseudoConcave(mean_recall, quant, of="classes", name="my cq", bounds=(1.0, 2.0))
+    fixed = {"eta0": 0.3, "radius": np.inf, "random_state": 0, "n_passes": 2}
+    ours = SCANClassifier(measure, **fixed).fit(X, y)
+    theirs = SCANClassifier("cq", **fixed).fit(X, y)
+    np.testing.assert_allclose(ours.levels_, theirs.levels_, atol=1e-6)
+    ours = CANClassifier(measure, radius=3.0).fit(X, y)
+    theirs = CANClassifier("cq", radius=3.0).fit(X, y)
+    np.testing.assert_allclose(ours.levels_, theirs.levels_, atol=1e-6)
+
+
+def test_measures_of_classes_are_pickled_and_compared():
+    measure = q_of_classes()
+    again = pickle.loads(pickle.dumps(measure))
+    assert again == measure
+    assert hash(again) == hash(measure)
+    assert measure != q_of_classes(gradients=GRADIENTS)
+    R, q, p = np.array([0.5, 1.0, 0.75]), np.array([0.2, 0.3, 0.5]), np.array([0.3, 0.3, 0.4])
+    assert again.class_value(R, q, p) == measure.class_value(R, q, p)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_measure(lambda R, q, p, theta: R.mean()), "give of='classes'"),
+        (lambda: make_measure(mean_recall, of="class"), "of must be 'rates' or 'classes'"),
+        (
+            lambda: make_measure(lambda R, q, p, theta: R[0] ** 2, of="classes"),
+            r"not concave: halfway between R=\[.*, q=\[.* at p=\[",
+        ),
+        (lambda: make_measure(lambda R, q, p, theta: R, of="classes"), "must return one number"),
+        (
+            lambda: make_measure(mean_recall, gradient=lambda R, q, p, theta: 1.0, of="classes"),
+            "two arrays, the partial derivatives by R and by q",
+        ),
+        (
+            lambda: make_measure(mean_recall, gradient=squares_gradient, of="classes"),
+            r"disagrees with its values at R=.*: ∂R\[0\]",
+        ),
+        (
+            lambda: make_measure(lambda R, q, p, theta: np.log(q - 1.0).sum(), of="classes"),
+            "is not finite at R=",
+        ),
+        (
+            lambda: NEMSISClassifier(make_measure(lambda P, N, p, theta: P)).fit(*some_classes(3)),
+            "measure of two classes",
+        ),
+    ],
+)
+def test_refusals_of_measures_of_classes(make, message):
+    with pytest.raises((ValueError, TypeError), match=message), np.errstate(all="ignore"):
+        make()

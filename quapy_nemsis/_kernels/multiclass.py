@@ -11,8 +11,8 @@ highest-scoring other class; with the logistic reward (softmax) every other clas
 the step. Each weight vector takes half of a step, so the difference of two takes a whole one. With K = 2 this is the
 binary learner of `quapy_nemsis._kernels.nemsis`, w = w₁ − w₀, and the radius bounds √2·‖W‖, which is ‖w‖ there.
 
-Scale, average and windows are kept as in that module. The numbers of a learner are one row of a table: the single ones
-of `NUMBERS`, then blocks with one number for each class.
+Scale, average and windows are kept as in that module. The kernel takes the numbers of a learner (see `NUMBERS`) as a row
+of single numbers, and as a table with one row for each number that there is for each class.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import math
 import numpy as np
 
 from quapy_nemsis._jit import (
+    REORDERED,
     Kernel,
     Optional,
     Record,
@@ -54,24 +55,8 @@ from quapy_nemsis._kernels.rows import (
     pair_axpy2,
     prefetch,
 )
-from quapy_nemsis.measures.contract import (
-    BY_COUNT,
-    BY_RECALL,
-    CLASSES,
-    COUNTS,
-    EPS,
-    HEAD,
-    RECALLS,
-    SHARES,
-    ZETA1,
-    ZETA1_BY_COUNT,
-    ZETA1_BY_RECALL,
-    ZETA2,
-    ZETA2_BY_COUNT,
-    ZETA2_BY_RECALL,
-    X,
-    Y,
-)
+from quapy_nemsis.measures import contract
+from quapy_nemsis.measures.contract import EPS, ZETA1, ZETA2, X, Y
 from quapy_nemsis.surrogates import surrogate_code
 
 #: Counts, estimates and position of a learner (see `quapy_nemsis._kernels.nemsis.NUMBERS`).
@@ -91,30 +76,47 @@ NUMBERS = Record(
 #: Weight of the points, sums of rewards and predicted mass of each class, in a level phase.
 SUMS = Record(sums=("members", "rewards", "counted"), per_class=("members", "rewards", "counted"))
 
-(STEPS, WEIGHT, Q1, Q2, SIZES, SCALE, NORM2, SCALE_SUM, SINGLE) = range(9)
+(STEPS, WEIGHT, Q1, Q2, SIZES, SCALE, NORM2, SCALE_SUM) = range(8)
 (MEMBERS, REWARDS, COUNTED, INTERCEPT, INTERCEPT_SUM, INTERCEPT_PREVIOUS) = range(6)
+# Rows of the table that a measure and the kernel share, after the first.
+SHARES, RECALLS, COUNTS = 1 + contract.SHARES, 1 + contract.RECALLS, 1 + contract.COUNTS
+BY_RECALL, BY_COUNT = 1 + contract.BY_RECALL, 1 + contract.BY_COUNT
+ZETA1_BY_RECALL, ZETA1_BY_COUNT = 1 + contract.ZETA1_BY_RECALL, 1 + contract.ZETA1_BY_COUNT
+ZETA2_BY_RECALL, ZETA2_BY_COUNT = 1 + contract.ZETA2_BY_RECALL, 1 + contract.ZETA2_BY_COUNT
 _LOGISTIC = surrogate_code("logistic")
 _LN2 = math.log(2.0)
 # Classes with a smaller share of a softmax step than this take no part in it.
 _NEGLIGIBLE = 1e-13
 
 
+# Scores are known to be finite here. Only then can the search for the highest be vectorised.
+@jitable(fastmath=REORDERED | {"nnan"})
+def _highest(f):
+    """The highest score."""
+    high = f[0]
+    for j in range(1, f.shape[0]):
+        high = max(high, f[j])
+    return high
+
+
 @jitable
 def _rival(f, own):
     """The highest-scoring class other than the own one; of equals, the first."""
-    best = 1 if own == 0 else 0
-    for j in range(best + 1, f.shape[0]):
-        if j != own and f[j] > f[best]:
-            best = j
-    return best
+    kept = f[own]
+    f[own] = -math.inf
+    high = _highest(f)
+    f[own] = kept
+    # Not in one loop with the search for the highest score: the processor could not predict its branches.
+    for j in range(f.shape[0]):
+        if f[j] == high and j != own:
+            return j
+    return own
 
 
 @jitable
 def _softmax(f, s):
     """Write softmax(f) to s; return ln Σ exp(f)."""
-    high = f[0]
-    for j in range(1, f.shape[0]):
-        high = max(high, f[j])
+    high = _highest(f)
     total = 0.0
     for j in range(f.shape[0]):
         s[j] = math.exp(f[j] - high)
@@ -138,20 +140,26 @@ def _counted_reward(logistic, counts, bound, f, s, own, rival, log_total):
 
 
 @jitable
-def _add_mass(spread, reward, weight, s, own, rival, counted, at):
-    """Count a point: its reward for its own class, the rest for the rival, or for all others in proportion to s."""
-    counted[at + own] += weight * reward
-    if not spread:
-        counted[at + rival] += weight * (1.0 - reward)
-        return
+def _without(s, own):
+    """Sum of s over the other classes, which is positive."""
     others = 0.0
     for j in range(s.shape[0]):
         if j != own:
             others += s[j]
-    factor = weight * (1.0 - reward) / max(others, 1e-300)
+    return max(others, 1e-300)
+
+
+@jitable
+def _add_mass(spread, reward, weight, s, own, rival, tallies, k):
+    """Count a point: its reward for its own class, the rest for the rival, or for all others in proportion to s."""
+    tallies[k, COUNTED, own] += weight * reward
+    if not spread:
+        tallies[k, COUNTED, rival] += weight * (1.0 - reward)
+        return
+    factor = weight * (1.0 - reward) / _without(s, own)
     for j in range(s.shape[0]):
         if j != own:
-            counted[at + j] += factor * s[j]
+            tallies[k, COUNTED, j] += factor * s[j]
 
 
 def _nemsis(
@@ -166,6 +174,7 @@ def _nemsis(
     correction,
     previous,
     numbers,
+    tallies,
     scratch,
     taken,
 ):
@@ -182,24 +191,14 @@ def _nemsis(
     bound = options[0].reward_bound
     weighted = weights.shape[0] > 0
     spread = logistic and not counts
-    members, rewards = SINGLE + MEMBERS * n, SINGLE + REWARDS * n
-    counted, intercept = SINGLE + COUNTED * n, SINGLE + INTERCEPT * n
-    intercept_sum = SINGLE + INTERCEPT_SUM * n
-    intercept_previous = SINGLE + INTERCEPT_PREVIOUS * n
-    shares, recalls = HEAD + SHARES * n, HEAD + RECALLS * n
-    estimates = HEAD + COUNTS * n
-    by_recall, by_count = HEAD + BY_RECALL * n, HEAD + BY_COUNT * n
-    zeta1_by_recall, zeta1_by_count = HEAD + ZETA1_BY_RECALL * n, HEAD + ZETA1_BY_COUNT * n
-    zeta2_by_recall, zeta2_by_count = HEAD + ZETA2_BY_RECALL * n, HEAD + ZETA2_BY_COUNT * n
     f, s, factors = scratch[0], scratch[1], scratch[2]
     over_others = 1.0 / (n - 1)
     n_learners = np.uint64(taken.shape[0])
     total = order.shape[0]
     for k in range(n_learners):
-        asks[k, CLASSES] = n
         for j in range(n):
-            size = numbers[k, members + j]
-            asks[k, recalls + j] = numbers[k, rewards + j] / size if size > 0.0 else 0.0
+            size = tallies[k, MEMBERS, j]
+            asks[k, RECALLS, j] = tallies[k, REWARDS, j] / size if size > 0.0 else 0.0
     t = np.int64(numbers[0, STEPS])
     for at in range(total):
         if at + AHEAD < total:
@@ -219,8 +218,8 @@ def _nemsis(
                 _close_window(v, correction, previous, numbers[k, SCALE_SUM], k)
                 numbers[k, SCALE_SUM] = 0.0
                 for j in range(n):
-                    numbers[k, intercept_previous + j] = numbers[k, intercept_sum + j]
-                    numbers[k, intercept_sum + j] = 0.0
+                    tallies[k, INTERCEPT_PREVIOUS, j] = tallies[k, INTERCEPT_SUM, j]
+                    tallies[k, INTERCEPT_SUM, j] = 0.0
 
             # Estimates from the points before this one; a class not seen yet has reward 0 (line 1). This point counts
             # as its class did so far, its misses spread evenly over the other classes.
@@ -228,23 +227,24 @@ def _nemsis(
             now = past + weight
             over = 1.0 / now
             numbers[k, WEIGHT] = now
-            numbers[k, members + own] += weight
-            recall = asks[k, recalls + own]
+            tallies[k, MEMBERS, own] += weight
+            recall = asks[k, RECALLS, own]
             missed = weight * (1.0 - recall) * over_others
             for j in range(n):
-                asks[k, shares + j] = numbers[k, members + j] * over
-                asks[k, estimates + j] = (numbers[k, counted + j] + missed) * over
-            asks[k, estimates + own] += (weight * recall - missed) * over
-            asks[k, X] = numbers[k, Q1] / past if past > 0.0 else 0.0
-            asks[k, Y] = numbers[k, Q2] / past if past > 0.0 else 0.0
-            asks[k, EPS] = 0.5 * over
+                asks[k, SHARES, j] = tallies[k, MEMBERS, j] * over
+                asks[k, COUNTS, j] = (tallies[k, COUNTED, j] + missed) * over
+            asks[k, COUNTS, own] += (weight * recall - missed) * over
+            over_past = 1.0 / past if past > 0.0 else 0.0
+            asks[k, 0, X] = numbers[k, Q1] * over_past
+            asks[k, 0, Y] = numbers[k, Q2] * over_past
+            asks[k, 0, EPS] = 0.5 * over
             call(callback, asks, k)
 
             square = class_dots(rows, i, v, k, f)
             scale = numbers[k, SCALE]
             finite = 0.0
             for j in range(n):
-                f[j] = scale * f[j] + numbers[k, intercept + j]
+                f[j] = scale * f[j] + tallies[k, INTERCEPT, j]
                 finite += f[j]
             if not math.isfinite(finite):
                 continue
@@ -255,27 +255,27 @@ def _nemsis(
 
             # Lines 5-11: primal ascent. Line 1 sets the duals to 0, so the first point only starts the estimates.
             half = 0.5 * options[k].eta0 * weight / math.sqrt(now)
-            force = asks[k, by_recall + own] / asks[k, shares + own] + asks[k, by_count + own]
+            force = asks[k, BY_RECALL, own] / asks[k, SHARES, own] + asks[k, BY_COUNT, own]
             change, growth = 0.0, 0.0  # of the product V·(factors xᵀ), and of the factors' square
             pull = 0.0
             if t > 1 and logistic:
                 for j in range(n):
-                    a = force - asks[k, by_count + j]
+                    a = force - asks[k, BY_COUNT, j]
                     a = max(a, 0.0) if monotone else a
                     step = half * a * s[j] if j != own and s[j] > _NEGLIGIBLE else 0.0
                     factors[j] = -step
                     pull += step
                     growth += step * step
-                    change -= step * (f[j] - numbers[k, intercept + j])
+                    change -= step * (f[j] - tallies[k, INTERCEPT, j])
                 factors[own] = pull
                 growth += pull * pull
-                change += pull * (f[own] - numbers[k, intercept + own])
+                change += pull * (f[own] - tallies[k, INTERCEPT, own])
             elif t > 1 and f[own] - f[rival] < 1.0:
-                pull = force - asks[k, by_count + rival]
+                pull = force - asks[k, BY_COUNT, rival]
                 pull = half * (max(pull, 0.0) if monotone else pull)
                 growth = 2.0 * pull * pull
                 change = pull * (
-                    f[own] - numbers[k, intercept + own] - f[rival] + numbers[k, intercept + rival]
+                    f[own] - tallies[k, INTERCEPT, own] - f[rival] + tallies[k, INTERCEPT, rival]
                 )
             if growth > 0.0:
                 norm2, scale_sum = numbers[k, NORM2], numbers[k, SCALE_SUM]
@@ -293,7 +293,7 @@ def _nemsis(
                     mean_size = numbers[k, SIZES] * over
                     for j in range(n):
                         if fit_intercept:
-                            numbers[k, intercept + j] += factors[j] * mean_size
+                            tallies[k, INTERCEPT, j] += factors[j] * mean_size
                         factors[j] *= over_scale
                     if average == LAST:
                         class_axpy(rows, i, factors, v, k)
@@ -307,8 +307,8 @@ def _nemsis(
                         pair_axpy2(rows, i, c, own, rival, v, scale_sum * c, correction, k)
                     if fit_intercept:
                         step = pull * numbers[k, SIZES] * over
-                        numbers[k, intercept + own] += step
-                        numbers[k, intercept + rival] -= step
+                        tallies[k, INTERCEPT, own] += step
+                        tallies[k, INTERCEPT, rival] -= step
                 norm2 = max(grown, 0.0)
                 if scale * scale * norm2 > radius2:
                     scale = math.sqrt(radius2 / norm2)
@@ -318,32 +318,34 @@ def _nemsis(
                 numbers[k, NORM2] = _square_norm(v, k)
             numbers[k, SCALE_SUM] += scale
             for j in range(n):
-                numbers[k, intercept_sum + j] += numbers[k, intercept + j]
+                tallies[k, INTERCEPT_SUM, j] += tallies[k, INTERCEPT, j]
 
             # Lines 7, 10, 12, 13: the estimates.
             reward = _counted_reward(logistic, counts, bound, f, s, own, rival, log_total)
             if not affine:
-                share = asks[k, shares + own]
-                # The linearisation at the estimates, plus what this point says: ζ + ∇ζ·(sample − estimate).
-                first, second = asks[k, ZETA1], asks[k, ZETA2]
-                first += asks[k, zeta1_by_recall + own] * reward / share
-                second += asks[k, zeta2_by_recall + own] * reward / share
-                for j in range(n):
-                    r, p, q = asks[k, recalls + j], asks[k, shares + j], asks[k, estimates + j]
-                    known = q + over_others * p
-                    first -= asks[k, zeta1_by_recall + j] * r + asks[k, zeta1_by_count + j] * known
-                    second -= asks[k, zeta2_by_recall + j] * r + asks[k, zeta2_by_count + j] * known
-                    factors[j] = 0.0
-                _add_mass(spread, reward, 1.0, s, own, rival, factors, 0)
-                factors[own] += over_others
-                for j in range(n):
-                    first += asks[k, zeta1_by_count + j] * factors[j]
-                    second += asks[k, zeta2_by_count + j] * factors[j]
+                # The linearisation ζ + ∇ζ·(sample − estimate). The measure has answered with what is known before this
+                # point. Its sample of the recalls is reward/p for its class, and its sample of the counts is its mass;
+                # with (1 for its class − p)/(K − 1), whose mean is 0, the latter is that of the binary learner for K = 2.
+                first, second = asks[k, 0, ZETA1], asks[k, 0, ZETA2]
+                sample = reward / asks[k, SHARES, own]
+                first += asks[k, ZETA1_BY_RECALL, own] * sample
+                second += asks[k, ZETA2_BY_RECALL, own] * sample
+                first += asks[k, ZETA1_BY_COUNT, own] * (reward + over_others)
+                second += asks[k, ZETA2_BY_COUNT, own] * (reward + over_others)
+                if spread:
+                    factor = (1.0 - reward) / _without(s, own)
+                    for j in range(n):
+                        mass = factor * s[j] if j != own else 0.0
+                        first += asks[k, ZETA1_BY_COUNT, j] * mass
+                        second += asks[k, ZETA2_BY_COUNT, j] * mass
+                else:
+                    first += asks[k, ZETA1_BY_COUNT, rival] * (1.0 - reward)
+                    second += asks[k, ZETA2_BY_COUNT, rival] * (1.0 - reward)
                 numbers[k, Q1] += weight * first
                 numbers[k, Q2] += weight * second
-            _add_mass(spread, reward, weight, s, own, rival, numbers[k], counted)
-            numbers[k, rewards + own] += weight * reward
-            asks[k, recalls + own] = numbers[k, rewards + own] / numbers[k, members + own]
+            _add_mass(spread, reward, weight, s, own, rival, tallies, k)
+            tallies[k, REWARDS, own] += weight * reward
+            asks[k, RECALLS, own] = tallies[k, REWARDS, own] / tallies[k, MEMBERS, own]
     for k in range(n_learners):
         if taken[k] == total:
             numbers[k, STEPS] = t
@@ -406,9 +408,10 @@ def _level(rows, order, labels, weights, reward_kind, counts, bound, w, b, sums,
             rival = _rival(f, own)
             log_total = _softmax(f, s) if logistic else 0.0
             reward = _counted_reward(logistic, counts, bound, f, s, own, rival, log_total)
-            _add_mass(logistic and not counts, reward, weight, s, own, rival, sums[k], COUNTED * n)
-            sums[k, MEMBERS * n + own] += weight
-            sums[k, REWARDS * n + own] += weight * reward
+            spread = logistic and not counts
+            _add_mass(spread, reward, weight, s, own, rival, sums, k)
+            sums[k, MEMBERS, own] += weight
+            sums[k, REWARDS, own] += weight * reward
 
 
 nemsis = Kernel(
@@ -417,14 +420,16 @@ nemsis = Kernel(
     codes,
     Optional(reals),
     types.uintp,
-    tables,
+    cubes,
     records(OPTIONS),
     Wide(cubes),
     Wide(cubes),
     Wide(cubes),
     tables,
+    cubes,
     tables,
     integers,
+    fastmath=REORDERED,
 )
 level = Kernel(
     _level,
@@ -436,7 +441,8 @@ level = Kernel(
     real,
     Wide(cubes),
     tables,
-    tables,
+    cubes,
     tables,
     integers,
+    fastmath=REORDERED,
 )

@@ -287,12 +287,38 @@ def _class_count_csr(rows, v):
 @_dense(class_dots)
 def _class_dots_dense(rows, i, v, k, out):
     X = rows[0]
-    width = X.shape[1]
+    width, n_classes = X.shape[1], v.shape[1]
     square = 0.0
-    for j in range(width):
-        xj = np.float64(X[i, j])
-        square += xj * xj
-    for c in range(v.shape[1]):
+    # Four classes at a time: each entry of the row is read once for them, and their sums do not wait for each other.
+    for c in range(0, n_classes - 3, 4):
+        square = first = second = third = fourth = 0.0
+        for j in range(width):
+            xj = np.float64(X[i, j])
+            square += xj * xj
+            first += v[k, c, j] * xj
+            second += v[k, c + 1, j] * xj
+            third += v[k, c + 2, j] * xj
+            fourth += v[k, c + 3, j] * xj
+        out[c], out[c + 1], out[c + 2], out[c + 3] = first, second, third, fourth
+    c = n_classes - n_classes % 4
+    if n_classes % 4 == 3:
+        square = first = second = third = 0.0
+        for j in range(width):
+            xj = np.float64(X[i, j])
+            square += xj * xj
+            first += v[k, c, j] * xj
+            second += v[k, c + 1, j] * xj
+            third += v[k, c + 2, j] * xj
+        out[c], out[c + 1], out[c + 2] = first, second, third
+    elif n_classes % 4 == 2:
+        square = first = second = 0.0
+        for j in range(width):
+            xj = np.float64(X[i, j])
+            square += xj * xj
+            first += v[k, c, j] * xj
+            second += v[k, c + 1, j] * xj
+        out[c], out[c + 1] = first, second
+    elif n_classes % 4 == 1:
         product = 0.0
         for j in range(width):
             product += v[k, c, j] * np.float64(X[i, j])

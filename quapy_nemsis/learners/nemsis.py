@@ -38,13 +38,7 @@ from quapy_nemsis.learners.state import (
     weighted_mean,
 )
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
-from quapy_nemsis.measures.contract import (
-    N_BLOCKS,
-    THETA,
-    class_callback,
-    measure_callback,
-    place,
-)
+from quapy_nemsis.measures.contract import THETA, class_asks, class_callback, measure_callback
 from quapy_nemsis.surrogates import surrogate_code
 
 if TYPE_CHECKING:
@@ -308,9 +302,8 @@ class ClassNemsisState(NemsisState):
         values, _, gradient = measure.class_form()
         n_theta = len(measure.theta)
         compiled = class_callback(values, gradient, measure.affine, n_theta)
-        theta = place(N_BLOCKS, 0, n_classes)
-        asks = np.zeros((len(states), theta + n_theta))
-        asks[:, theta:] = [state.settings.measure.theta for state in states]
+        thetas = np.array([state.settings.measure.theta for state in states])
+        asks = class_asks(n_classes, thetas)
         options = np.array([state.settings.options() for state in states], dtype=kernel.OPTIONS)
         taken, scratch = np.zeros(len(states), dtype=np.int64), np.zeros((3, n_classes))
         for state in states:
@@ -320,7 +313,7 @@ class ClassNemsisState(NemsisState):
         arrays = [
             (
                 *(in_memory(array, rows) for array in (s.v, s.correction, s.previous)),
-                flat(s.numbers),
+                *class_kernel.NUMBERS.split(s.numbers),
             )
             for s in states
         ]

@@ -236,7 +236,8 @@ class ScanState(SingleState[ScanSettings]):
                 return taken
             for state in several:
                 state.weights = laid_out(state.weights, rows)
-            arrays = [(in_memory(s.weights, rows), flat(s.sums)) for s in several]
+            parts = [class_kernel.SUMS.split(state.sums)[1] for state in several]
+            arrays = [(in_memory(s.weights, rows), p) for s, p in zip(several, parts, strict=True)]
             scratch = np.zeros((2, n_classes))
             with together(arrays) as (models, sums):
                 class_kernel.level(*data, models, intercepts, sums, scratch, taken)

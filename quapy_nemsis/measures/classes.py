@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from quapy_nemsis._jit import jitable
-from quapy_nemsis.measures.contract import ClassFunctions
+from quapy_nemsis.measures.contract import ClassFunctions, valuation_outer
 from quapy_nemsis.measures.formulas import clip_share, inverse, q_gradient, q_mean, relative_log
 
 
@@ -49,13 +49,6 @@ def _write_equal(R, by_R):
 
 
 @jitable
-def _write_zeros(*arrays):
-    for array in arrays:
-        for j in range(len(array)):
-            array[j] = 0.0
-
-
-@jitable
 def _write_nss(q, p, sign, by_q):
     """Gradient of sign·(1 − ½‖p − q‖²) by q."""
     for j in range(len(p)):
@@ -75,7 +68,8 @@ def _floor(eps):
     return max(eps, 1e-12)
 
 
-def _first(x, y, theta):
+def first(x, y, p, eps, theta):
+    """Ψ of a measure that is a single concave function ζ₁ (ζ₂ = 0)."""
     return x
 
 
@@ -85,7 +79,6 @@ def _ba_values(R, q, p, eps, theta):
 
 def _ba_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -95,7 +88,6 @@ def _nss_values(R, q, p, eps, theta):
 
 def _nss_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_nss(q, p, 1.0, by_q1)
-    _write_zeros(by_R1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -115,7 +107,6 @@ def _gmean_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     mean = math.exp(logs / len(R)) / len(R)
     for j in range(len(R)):
         by_R1[j] = mean / max(R[j], low)
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -134,7 +125,6 @@ def _hmean_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
         total += 1.0 / max(r, low)
     for j in range(len(R)):
         by_R1[j] = len(R) / (total * max(R[j], low)) ** 2
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -156,7 +146,6 @@ def _qmean_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     below = len(R) * max(_root(R), 1e-12)
     for j in range(len(R)):
         by_R1[j] = (1.0 - R[j]) / below
-    _write_zeros(by_q1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -166,7 +155,6 @@ def _kld_values(R, q, p, eps, theta):
 
 def _kld_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_neg_kld(q, p, eps, 1.0, by_q1)
-    _write_zeros(by_R1, by_R2, by_q2)
     return 1.0, 0.0
 
 
@@ -174,14 +162,14 @@ def _bakld_values(R, q, p, eps, theta):
     return _mean(R), _neg_kld(q, p, eps)
 
 
-def _bakld_outer(x, y, theta):
+def bakld_outer(x, y, p, eps, theta):
+    """Ψ(x, y) = C·x + (1 − C)·y."""
     return theta[0] * x + (1.0 - theta[0]) * y
 
 
 def _bakld_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_neg_kld(q, p, eps, 1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return theta[0], 1.0 - theta[0]
 
 
@@ -189,20 +177,15 @@ def _q_values(R, q, p, eps, theta):
     return _mean(R), 1.0 - _squared_error(q, p)
 
 
-def _q_outer(x, y, theta):
+def q_outer(x, y, p, eps, theta):
+    """Ψ of the Q-measure."""
     return q_mean(x, y, theta[0])
 
 
 def _q_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_nss(q, p, 1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return q_gradient(x, y, theta[0])
-
-
-def valuation_outer(x, y, theta):
-    """Ψ(x, y) = x − v·y."""
-    return x - theta[0] * y
 
 
 def _cq_values(R, q, p, eps, theta):
@@ -212,7 +195,6 @@ def _cq_values(R, q, p, eps, theta):
 def _cq_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_nss(q, p, -1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return 1.0, -theta[0]
 
 
@@ -223,17 +205,16 @@ def _bk_values(R, q, p, eps, theta):
 def _bk_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     _write_equal(R, by_R1)
     _write_neg_kld(q, p, eps, -1.0, by_q2)
-    _write_zeros(by_q1, by_R2)
     return 1.0, -theta[0]
 
 
-BA = ClassFunctions(_ba_values, _first, _ba_gradient)
-NSS = ClassFunctions(_nss_values, _first, _nss_gradient)
-GMEAN = ClassFunctions(_gmean_values, _first, _gmean_gradient)
-HMEAN = ClassFunctions(_hmean_values, _first, _hmean_gradient)
-QMEAN = ClassFunctions(_qmean_values, _first, _qmean_gradient)
-KLD = ClassFunctions(_kld_values, _first, _kld_gradient)
-BAKLD = ClassFunctions(_bakld_values, _bakld_outer, _bakld_gradient)
-Q = ClassFunctions(_q_values, _q_outer, _q_gradient)
+BA = ClassFunctions(_ba_values, first, _ba_gradient)
+NSS = ClassFunctions(_nss_values, first, _nss_gradient)
+GMEAN = ClassFunctions(_gmean_values, first, _gmean_gradient)
+HMEAN = ClassFunctions(_hmean_values, first, _hmean_gradient)
+QMEAN = ClassFunctions(_qmean_values, first, _qmean_gradient)
+KLD = ClassFunctions(_kld_values, first, _kld_gradient)
+BAKLD = ClassFunctions(_bakld_values, bakld_outer, _bakld_gradient)
+Q = ClassFunctions(_q_values, q_outer, _q_gradient)
 CQ = ClassFunctions(_cq_values, valuation_outer, _cq_gradient)
 BK = ClassFunctions(_bk_values, valuation_outer, _bk_gradient)

@@ -13,9 +13,9 @@ For any number of classes K, the attribute `class_functions` holds three functio
 class: recalls R (mean rewards), counted prevalences q and shares p.
 
 * ``values(R, q, p, eps, theta)`` returns (ζ₁, ζ₂);
-* ``outer(x, y, theta)`` returns Ψ(x, y);
+* ``outer(x, y, p, eps, theta)`` returns Ψ(x, y);
 * ``gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2)`` writes the gradients of ζ₁ and ζ₂ by R and by q
-  into the last four arrays, and returns (∂Ψ/∂x, ∂Ψ/∂y).
+  into the last four arrays, and returns (∂Ψ/∂x, ∂Ψ/∂y). An array that it never writes to holds zeros.
 
 Kernels for two classes use `functions`, if the measure has them: P and N determine the counts, so two rates replace
 2K numbers. For two classes both forms must agree, with R = (N, P), q = (1 − p̂, p̂) and p = (1 − p, p).
@@ -27,9 +27,10 @@ default, which is always correct, but slower. (`make_measure`, `NestedConcave` a
 the given functions, and compute the gradients.)
 
 **The memory between a measure and a kernel.** A kernel writes its question into an array, calls the measure, and reads
-the answer from the same array. The array is laid out for K classes: it has `HEAD` numbers, then blocks with one number
-for each class, then the measure's parameters. With two classes, class 0 is negative, class 1 is positive, and
-R = (N, P). Kernels for two classes leave the blocks of counted prevalences unused.
+the answer from the same array. For two classes the array has `HEAD` numbers, then blocks with two numbers each, then the
+measure's parameters. Class 0 is negative, class 1 is positive, and R = (N, P); the blocks of counted prevalences are
+unused. For K classes the array is a table. Its first row has the `HEAD` numbers and the measure's parameters, and a row
+follows for each block (see `class_asks`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quapy_nemsis._jit import callback, carray, jitable
+from quapy_nemsis._jit import REORDERED, callback, carray, jitable
 from quapy_nemsis.measures.formulas import smoothing
 
 # Numbers that do not depend on a class: the question has x, y, ε and the number of classes, the answer ζ₁ and ζ₂.
@@ -87,7 +88,7 @@ Gradient = Callable[
     tuple[float, float, float, float, float, float],
 ]
 ClassValues = Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], tuple[float, float]]
-ClassOuter = Callable[[float, float, np.ndarray], float]
+ClassOuter = Callable[[float, float, np.ndarray, float, np.ndarray], float]
 ClassGradient = Callable[..., tuple[float, float]]
 LossFunction = Callable[[float, float, float, float, float, np.ndarray], float]
 
@@ -180,34 +181,47 @@ def measure_callback(values: Values, gradient: Gradient, affine: bool, n_theta: 
     return callback(answer)
 
 
+def class_asks(n_classes: int, thetas: np.ndarray) -> np.ndarray:
+    """Tables through which kernels of K classes exchange data with a measure, one for each row of parameters."""
+    width = max(n_classes, HEAD + thetas.shape[1])
+    asks = np.zeros((len(thetas), 1 + N_BLOCKS, width))
+    asks[:, 0, HEAD : HEAD + thetas.shape[1]] = thetas
+    asks[:, 0, CLASSES] = n_classes
+    return asks
+
+
 @lru_cache(maxsize=256)
 def class_callback(values: ClassValues, gradient: ClassGradient, affine: bool, n_theta: int) -> Any:
-    """Compile the functions of a measure of K classes into one function for kernels; K is a number in the array."""
+    """Compile the functions of a measure of K classes into one function for kernels; K is a number in the array.
+
+    If Ψ is not affine, it answers ζ₁ and ζ₂ linearised: ζ − ∇ζ·(R, q + p/(K − 1)), to which a kernel adds ∇ζ·(what a
+    point says of R and q).
+    """
     values, gradient = jitable(values), jitable(gradient)
 
     def answer(pointer):
         n = int(carray(pointer, (HEAD,))[CLASSES])
-        a = carray(pointer, (HEAD + N_BLOCKS * n + n_theta,))
-        p, R, q, by_R, by_q, by_R1, by_q1, by_R2, by_q2 = (
-            a[HEAD : HEAD + n],
-            a[HEAD + RECALLS * n : HEAD + (RECALLS + 1) * n],
-            a[HEAD + COUNTS * n : HEAD + (COUNTS + 1) * n],
-            a[HEAD + BY_RECALL * n : HEAD + (BY_RECALL + 1) * n],
-            a[HEAD + BY_COUNT * n : HEAD + (BY_COUNT + 1) * n],
-            a[HEAD + ZETA1_BY_RECALL * n : HEAD + (ZETA1_BY_RECALL + 1) * n],
-            a[HEAD + ZETA1_BY_COUNT * n : HEAD + (ZETA1_BY_COUNT + 1) * n],
-            a[HEAD + ZETA2_BY_RECALL * n : HEAD + (ZETA2_BY_RECALL + 1) * n],
-            a[HEAD + ZETA2_BY_COUNT * n : HEAD + (ZETA2_BY_COUNT + 1) * n],
-        )
-        eps, theta = a[EPS], a[HEAD + N_BLOCKS * n :]
+        table = carray(pointer, (1 + N_BLOCKS, max(n, HEAD + n_theta)))
+        a, theta = table[0], table[0, HEAD : HEAD + n_theta]
+        p, R, q = table[1 + SHARES, :n], table[1 + RECALLS, :n], table[1 + COUNTS, :n]
+        by_R, by_q = table[1 + BY_RECALL, :n], table[1 + BY_COUNT, :n]
+        by_R1, by_q1 = table[1 + ZETA1_BY_RECALL, :n], table[1 + ZETA1_BY_COUNT, :n]
+        by_R2, by_q2 = table[1 + ZETA2_BY_RECALL, :n], table[1 + ZETA2_BY_COUNT, :n]
+        eps = a[EPS]
         g1, g2 = gradient(R, q, a[X], a[Y], p, eps, theta, by_R1, by_q1, by_R2, by_q2)
         for j in range(n):
             by_R[j] = g1 * by_R1[j] + g2 * by_R2[j]
             by_q[j] = g1 * by_q1[j] + g2 * by_q2[j]
         if not affine:
-            a[ZETA1], a[ZETA2] = values(R, q, p, eps, theta)
+            x, y = values(R, q, p, eps, theta)
+            over = 1.0 / (n - 1)
+            for j in range(n):
+                count = q[j] + over * p[j]
+                x -= by_R1[j] * R[j] + by_q1[j] * count
+                y -= by_R2[j] * R[j] + by_q2[j] * count
+            a[ZETA1], a[ZETA2] = x, y
 
-    return callback(answer)
+    return callback(answer, REORDERED)
 
 
 @lru_cache(maxsize=256)
@@ -417,12 +431,12 @@ def two_class_form(form: ClassFunctions) -> Functions:
         return class_values(R, q, np.array([1.0 - p, p]), eps, theta)
 
     def outer(x, y, p, eps, theta):
-        return class_outer(x, y, theta)
+        return class_outer(x, y, np.array([1.0 - p, p]), eps, theta)
 
     def gradient(P, N, x, y, p, eps, theta):
         estimate = p * P + (1.0 - p) * (1.0 - N)
         R, q = np.array([N, P]), np.array([1.0 - estimate, estimate])
-        r1, q1, r2, q2 = np.empty(2), np.empty(2), np.empty(2), np.empty(2)
+        r1, q1, r2, q2 = np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2)
         g1, g2 = class_gradient(R, q, x, y, np.array([1.0 - p, p]), eps, theta, r1, q1, r2, q2)
         # A positive that is no longer missed moves mass from class 0 to class 1.
         slope1, slope2 = q1[1] - q1[0], q2[1] - q2[0]
@@ -474,7 +488,7 @@ class NestedMeasure(Measure):
         form = self.class_functions
         if form is None:
             return super()._class_value(R, q, p, eps)
-        return form.outer(*form.values(R, q, p, eps, self.theta), self.theta)
+        return form.outer(*form.values(R, q, p, eps, self.theta), p, eps, self.theta)
 
     def gradients(
         self, R: np.ndarray, q: np.ndarray, p: np.ndarray, eps: float = 0.0
@@ -489,7 +503,7 @@ class NestedMeasure(Measure):
         (array([0.25, 0.25, 0.25, 0.25]), array([0., 0., 0., 0.]))
         """
         form = self.class_form()
-        parts = np.empty((4, len(R)))
+        parts = np.zeros((4, len(R)))
         x, y = form.values(R, q, p, eps, self.theta)
         g1, g2 = form.gradient(R, q, x, y, p, eps, self.theta, *parts)
         return g1 * parts[0] + g2 * parts[2], g1 * parts[1] + g2 * parts[3]

@@ -1,16 +1,20 @@
 """Custom measures: Python functions that are compiled like the built-in measures.
 
-A function of the rates has the form ``f(P, N, p, theta)``, an outer function the form ``psi(x, y, p, theta)``. Here p
-is the share of positives and ``theta`` the array of the measure's parameters. Each function returns one number and must
-use only Python that numba can compile: arithmetic, ``math``, numpy's scalar functions, conditions.
+A function of the rates of two classes has the form ``f(P, N, p, theta)``, an outer function the form
+``psi(x, y, p, theta)``. Here p is the share of positives and ``theta`` the array of the measure's parameters. With
+``of="classes"``, the measure is one of any number of classes: a function has the form ``f(R, q, p, theta)`` with arrays
+of recalls R, counted prevalences q and shares p, and p is such an array in psi too. Each function returns one number
+and must use only Python that numba can compile: arithmetic, ``math``, conditions, loops, numpy.
 
 By default, gradients are central differences with h = 2⁻¹⁷, in compiled code. P and N are kept max(h, ε) away from 0
 and 1, so that roots and logarithms have gradients at the edges too (ε = 1/(2t), because t points give rates no finer
 than that). Alternatively, you can give gradients: functions of the same arguments that return the two partial
-derivatives. They are checked against the values and called at the rates themselves. Where a gradient is not finite, it
-is evaluated at the nearest point that central differences would use.
+derivatives; for classes, a pair of arrays, by R and by q. They are checked against the values and called at the rates
+themselves. Where a gradient is not finite, it is evaluated at the nearest point that central differences would use. For
+K classes, central differences call a function 4K times per point, so gradients are worth giving if K is large.
 
-Functions are checked on a grid of rates, at four shares of positives. This catches mistakes but proves nothing.
+Functions are checked on a grid of rates, at four shares of positives; those of classes at random points of three
+classes. This catches mistakes but proves nothing.
 """
 
 from __future__ import annotations
@@ -18,18 +22,20 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from quapy_nemsis._jit import cloudpickle, jitable, overload
 from quapy_nemsis.measures.checks import check_nested, check_pseudo
 from quapy_nemsis.measures.contract import (
+    ClassFunctions,
     Functions,
     Measure,
     NestedMeasure,
     PseudoMeasure,
     is_number,
+    two_class_form,
     valuation_outer,
 )
 
@@ -86,8 +92,15 @@ def fingerprint(thing: Any) -> Any:
     return (type(thing).__name__, repr(thing) if isinstance(thing, float) else thing)
 
 
+class Forms(NamedTuple):
+    """The functions of a measure for kernels of two classes and, if it is one of K classes, for kernels of more."""
+
+    functions: Functions
+    class_functions: ClassFunctions | None
+
+
 _jitable: dict[Any, Callable] = {}
-_built: dict[Any, Functions] = {}
+_built: dict[Any, Forms] = {}
 
 
 def _compilable(function: Callable) -> Callable:
@@ -171,6 +184,28 @@ def _rate_differences(f: Callable) -> Callable:
     return jitable(gradient)
 
 
+def _finite_outer(d: Callable) -> Callable:
+    """Return a finite gradient of psi: before any point has a reward, x and y can both be 0, where ratios have none."""
+
+    def gradient(x, y, p, theta):
+        try:
+            by_x, by_y = d(x, y, p, theta)
+        except ArithmeticError:
+            by_x, by_y = math.nan, math.nan
+        if math.isfinite(by_x + by_y):
+            return by_x, by_y
+        return d(x + _H, y + _H, p, theta)
+
+    def compiled(x, y, p, theta):
+        by_x, by_y = d(x, y, p, theta)
+        if math.isfinite(by_x + by_y):
+            return by_x, by_y
+        return d(x + _H, y + _H, p, theta)
+
+    overload(gradient)(lambda x, y, p, theta: compiled)
+    return gradient
+
+
 def _outer_differences(f: Callable) -> Callable:
     def gradient(x, y, p, theta):
         hx, hy = _H * max(1.0, abs(x)), _H * max(1.0, abs(y))
@@ -184,60 +219,187 @@ def _outer_differences(f: Callable) -> Callable:
 def _build_nested(
     functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
 ) -> Functions:
-    """Build the functions of a nested concave measure (see `quapy_nemsis.measures.contract`)."""
-    key = ("nested", fingerprint(functions), fingerprint(gradients or ()))
-    if key not in _built:
-        f, f1, f2 = (_compilable(function) for function in functions)
-        if gradients is None:
-            d, d1, d2 = _outer_differences(f), _rate_differences(f1), _rate_differences(f2)
-            f1, f2 = _finite(_clamped(f1)), _finite(_clamped(f2))
-        else:
-            d, d1, d2 = (_compilable(function) for function in gradients)
-            f1, f2, d1, d2 = _finite(f1), _finite(f2), _finite_pair(d1), _finite_pair(d2)
+    """Build the functions of a nested concave measure of two classes (see `quapy_nemsis.measures.contract`)."""
+    f, f1, f2 = (_compilable(function) for function in functions)
+    if gradients is None:
+        d, d1, d2 = _outer_differences(f), _rate_differences(f1), _rate_differences(f2)
+        f1, f2 = _finite(_clamped(f1)), _finite(_clamped(f2))
+    else:
+        d, d1, d2 = (_compilable(function) for function in gradients)
+        d, f1, f2 = _finite_outer(d), _finite(f1), _finite(f2)
+        d1, d2 = _finite_pair(d1), _finite_pair(d2)
 
-        def values(P, N, p, eps, theta):
-            return f1(P, N, p, eps, theta), f2(P, N, p, eps, theta)
+    def values(P, N, p, eps, theta):
+        return f1(P, N, p, eps, theta), f2(P, N, p, eps, theta)
 
-        def outer(x, y, p, eps, theta):
-            return f(x, y, p, theta)
+    def gradient(P, N, x, y, p, eps, theta):
+        a1, a2 = d1(P, N, p, eps, theta)
+        b1, b2 = d2(P, N, p, eps, theta)
+        g1, g2 = d(x, y, p, theta)
+        return a1, a2, b1, b2, g1, g2
 
-        def gradient(P, N, x, y, p, eps, theta):
-            a1, a2 = d1(P, N, p, eps, theta)
-            b1, b2 = d2(P, N, p, eps, theta)
-            g1, g2 = d(x, y, p, theta)
-            return a1, a2, b1, b2, g1, g2
-
-        _built[key] = Functions(values, outer, gradient)
-    return _built[key]
+    return Functions(values, _outer(f), gradient)
 
 
 def _build_pseudo(
     functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
 ) -> Functions:
-    """Build the functions of a pseudo-concave measure; theta holds the level, then the parameters."""
-    key = ("pseudo", fingerprint(functions), fingerprint(gradients or ()))
-    if key not in _built:
-        f1, f2 = (_compilable(function) for function in functions)
-        if gradients is None:
-            d1, d2 = _rate_differences(f1), _rate_differences(f2)
-            f1, f2 = _finite(_clamped(f1)), _finite(_clamped(f2))
-        else:
-            d1, d2 = (_compilable(function) for function in gradients)
-            f1, f2, d1, d2 = _finite(f1), _finite(f2), _finite_pair(d1), _finite_pair(d2)
+    """Build the functions of a pseudo-concave measure of two classes; theta holds the level, then the parameters."""
+    f1, f2 = (_compilable(function) for function in functions)
+    if gradients is None:
+        d1, d2 = _rate_differences(f1), _rate_differences(f2)
+        f1, f2 = _finite(_clamped(f1)), _finite(_clamped(f2))
+    else:
+        d1, d2 = (_compilable(function) for function in gradients)
+        f1, f2, d1, d2 = _finite(f1), _finite(f2), _finite_pair(d1), _finite_pair(d2)
 
-        def values(P, N, p, eps, theta):
-            return f1(P, N, p, eps, theta[1:]), f2(P, N, p, eps, theta[1:])
+    def values(P, N, p, eps, theta):
+        return f1(P, N, p, eps, theta[1:]), f2(P, N, p, eps, theta[1:])
 
-        def gradient(P, N, x, y, p, eps, theta):
-            a1, a2 = d1(P, N, p, eps, theta[1:])
-            b1, b2 = d2(P, N, p, eps, theta[1:])
-            return a1, a2, b1, b2, 1.0, -theta[0]
+    def gradient(P, N, x, y, p, eps, theta):
+        a1, a2 = d1(P, N, p, eps, theta[1:])
+        b1, b2 = d2(P, N, p, eps, theta[1:])
+        return a1, a2, b1, b2, 1.0, -theta[0]
 
-        _built[key] = Functions(values, valuation_outer, gradient)
-    return _built[key]
+    return Functions(values, valuation_outer, gradient)
+
+
+def _outer(f: Callable) -> Callable:
+    def outer(x, y, p, eps, theta):
+        return f(x, y, p, theta)
+
+    return outer
+
+
+# --------------------------------------------------------------------------- the same for K classes
+
+
+@jitable
+def _all_inside(v, eps):
+    """Copy of an array of rates or shares, clipped to [max(ε, h), 1 − max(ε, h)]."""
+    clipped = np.empty(len(v))
+    for j in range(len(v)):
+        clipped[j] = _inside(v[j], eps)
+    return clipped
+
+
+def _class_value(f: Callable, clamped: bool) -> Callable:
+    """Return f with finite values, as `_finite` does, and with arguments clipped to [0, 1] if it is clamped."""
+
+    def value(R, q, p, eps, theta):
+        if clamped:
+            R, q = np.minimum(np.maximum(R, 0.0), 1.0), np.minimum(np.maximum(q, 0.0), 1.0)
+        try:
+            with np.errstate(all="ignore"):
+                exact = f(R, q, p, theta)
+        except (ArithmeticError, ValueError):
+            exact = math.nan
+        if not isinstance(exact, complex) and math.isfinite(exact):
+            return float(exact)
+        return float(f(_all_inside(R, eps), _all_inside(q, eps), p, theta))
+
+    # Compiled code does not raise; it returns inf or nan.
+    def compiled(R, q, p, eps, theta):
+        if clamped:
+            R, q = np.minimum(np.maximum(R, 0.0), 1.0), np.minimum(np.maximum(q, 0.0), 1.0)
+        exact = float(f(R, q, p, theta))
+        if math.isfinite(exact):
+            return exact
+        return float(f(_all_inside(R, eps), _all_inside(q, eps), p, theta))
+
+    overload(value)(lambda R, q, p, eps, theta: compiled)
+    return value
+
+
+def _class_differences(f: Callable) -> Callable:
+    """Return a function that writes the central differences of f by R and by q."""
+
+    def gradient(R, q, p, eps, theta, by_R, by_q):
+        R, q = _all_inside(R, eps), _all_inside(q, eps)
+        for j in range(len(R)):
+            at = R[j]
+            R[j] = at + _H
+            above = f(R, q, p, theta)
+            R[j] = at - _H
+            by_R[j] = (above - f(R, q, p, theta)) / (2.0 * _H)
+            R[j] = at
+        for j in range(len(q)):
+            at = q[j]
+            q[j] = at + _H
+            above = f(R, q, p, theta)
+            q[j] = at - _H
+            by_q[j] = (above - f(R, q, p, theta)) / (2.0 * _H)
+            q[j] = at
+
+    return jitable(gradient)
+
+
+def _class_gradient(d: Callable) -> Callable:
+    """Return a function that writes the given gradient or, where that is not finite, the one at the nearest point."""
+
+    def gradient(R, q, p, eps, theta, by_R, by_q):
+        first, second = d(R, q, p, theta)
+        if not (np.isfinite(first).all() and np.isfinite(second).all()):
+            first, second = d(_all_inside(R, eps), _all_inside(q, eps), p, theta)
+        for j in range(len(R)):
+            by_R[j] = first[j]
+            by_q[j] = second[j]
+
+    return jitable(gradient)
+
+
+def _class_parts(
+    functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
+) -> tuple[list[Callable], list[Callable]]:
+    """Values and gradients of functions of K classes, in the form of `ClassFunctions`."""
+    plain = [_compilable(function) for function in functions]
+    values = [_class_value(f, clamped=gradients is None) for f in plain]
+    if gradients is None:
+        return values, [_class_differences(f) for f in plain]
+    return values, [_class_gradient(_compilable(gradient)) for gradient in gradients]
+
+
+def _build_class_nested(
+    functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
+) -> ClassFunctions:
+    f = _compilable(functions[0])
+    d = _outer_differences(f)
+    if gradients is not None:
+        d = _finite_outer(_compilable(gradients[0]))
+    (f1, f2), (d1, d2) = _class_parts(functions[1:], gradients and gradients[1:])
+
+    def values(R, q, p, eps, theta):
+        return f1(R, q, p, eps, theta), f2(R, q, p, eps, theta)
+
+    def gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
+        d1(R, q, p, eps, theta, by_R1, by_q1)
+        d2(R, q, p, eps, theta, by_R2, by_q2)
+        return d(x, y, p, theta)
+
+    return ClassFunctions(values, _outer(f), gradient)
+
+
+def _build_class_pseudo(
+    functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
+) -> ClassFunctions:
+    (f1, f2), (d1, d2) = _class_parts(functions, gradients)
+
+    def values(R, q, p, eps, theta):
+        return f1(R, q, p, eps, theta[1:]), f2(R, q, p, eps, theta[1:])
+
+    def gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
+        d1(R, q, p, eps, theta[1:], by_R1, by_q1)
+        d2(R, q, p, eps, theta[1:], by_R2, by_q2)
+        return 1.0, -theta[0]
+
+    return ClassFunctions(values, valuation_outer, gradient)
 
 
 # --------------------------------------------------------------------------- the measures
+
+
+#: What the functions of a measure are functions of.
+RATES, CLASSES = "rates", "classes"
 
 
 class _Custom(Measure):
@@ -249,15 +411,23 @@ class _Custom(Measure):
     _parameters: tuple[float, ...]
     _name: str
     _formula: str
-    _built: Functions
+    _of: str
+    _forms: Forms
     _identity: tuple
 
     #: The affine flag of a nested measure, the bounds of a pseudo-concave one.
     _more: Any
 
-    def _assemble(self, functions, parameters, gradients, name, formula, more) -> None:
+    #: Functions that build the functions for kernels, by what the measure is of.
+    builders: ClassVar[dict[str, Callable]]
+
+    def _assemble(self, functions, parameters, gradients, name, formula, more, of) -> None:
         """Set all attributes, of functions that were checked."""
         prints = fingerprint(functions), fingerprint(gradients or ())
+        key = (type(self).__name__, of, *prints)
+        if key not in _built:
+            form = self.builders[of](functions, gradients)
+            _built[key] = Forms(form, None) if of == RATES else Forms(two_class_form(form), form)
         parts = {
             "_given": functions,
             "_parameters": parameters,
@@ -265,18 +435,12 @@ class _Custom(Measure):
             "_name": name,
             "_formula": formula,
             "_more": more,
-            "_built": self._build(functions, gradients),
-            "_identity": (type(self).__name__, name, parameters, *prints),
+            "_of": of,
+            "_forms": _built[key],
+            "_identity": (*key, name, parameters),
         }
-        for key, value in parts.items():
-            object.__setattr__(self, key, value)
-
-    @staticmethod
-    def _build(
-        functions: tuple[Callable, ...], gradients: tuple[Callable, ...] | None
-    ) -> Functions:
-        """The functions that kernels call."""
-        raise TypeError("a custom measure is NestedConcave or PseudoConcave")
+        for attribute, value in parts.items():
+            object.__setattr__(self, attribute, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"measures are immutable; cannot set {name!r}")
@@ -298,8 +462,13 @@ class _Custom(Measure):
 
     @property
     def functions(self) -> Functions:
-        """The functions that kernels call."""
-        return self._built
+        """The functions that kernels call for two classes."""
+        return self._forms.functions
+
+    @property
+    def class_functions(self) -> ClassFunctions | None:
+        """The functions that kernels call for more classes, or None for a measure of two classes."""
+        return self._forms.class_functions
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Custom) and self._identity == other._identity
@@ -312,7 +481,7 @@ class _Custom(Measure):
 
     def __reduce__(self):
         functions = self._given, self._parameters, self._gradients_given
-        parts = (*functions, self._name, self._formula, self._more)
+        parts = (*functions, self._name, self._formula, self._more, self._of)
         return _restore, (type(self), cloudpickle.dumps(parts))
 
 
@@ -324,20 +493,23 @@ def _restore(cls: type, pickled: bytes) -> _Custom:
 
 
 class NestedConcave(_Custom, NestedMeasure):
-    """A custom nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)).
+    """A custom nested concave measure Ψ(ζ₁, ζ₂).
 
     Parameters
     ----------
     psi : callable
         Ψ(x, y, p, theta), concave. It should grow with x and y; otherwise the measure need not be concave.
     zeta1, zeta2 : callable
-        ζ₁(P, N, p, theta) and ζ₂(P, N, p, theta), concave.
+        ζ₁(P, N, p, theta) and ζ₂(P, N, p, theta), concave; for classes ζ₁(R, q, p, theta) and ζ₂(R, q, p, theta).
     parameters : sequence of float, default=()
         Values that the functions find in theta. Changing them does not recompile anything.
     gradients : tuple of three callables, optional
         Partial derivatives of psi, zeta1 and zeta2; by default central differences (see the module documentation).
     name, formula : str
         Name and formula shown in tables and messages.
+    of : {"rates", "classes"}, default="rates"
+        Whether zeta1 and zeta2 are functions of the rates P and N of two classes, or of arrays with an entry for each
+        class (see the module documentation).
 
     Examples
     --------
@@ -356,7 +528,7 @@ class NestedConcave(_Custom, NestedMeasure):
     0.845
     """
 
-    _build = staticmethod(_build_nested)
+    builders: ClassVar[dict[str, Callable]] = {RATES: _build_nested, CLASSES: _build_class_nested}
 
     def __init__(
         self,
@@ -367,17 +539,20 @@ class NestedConcave(_Custom, NestedMeasure):
         *,
         gradients: tuple[Callable, Callable, Callable] | None = None,
         name: str = "custom",
-        formula: str = "Ψ(ζ₁(P, N), ζ₂(P, N))",
+        formula: str = "Ψ(ζ₁, ζ₂)",
+        of: str = RATES,
     ):
-        self._make((psi, zeta1, zeta2), parameters, gradients, name, formula, _NESTED)
+        self._make((psi, zeta1, zeta2), parameters, gradients, name, formula, _NESTED, of)
 
-    def _make(self, functions, parameters, gradients, name, formula, called) -> None:
+    def _make(self, functions, parameters, gradients, name, formula, called, of) -> None:
         """Check the functions and assemble the measure; ``called`` has their names in messages."""
+        _check_of(of, functions[1])
         functions = tuple(_plain(f, n) for f, n in zip(functions, called, strict=True))
         gradients = _plain_gradients(gradients, called)
         parameters = _numbers(parameters)
-        affine = check_nested(functions, gradients, np.array(parameters or (0.0,)), _H, called)
-        self._assemble(functions, parameters, gradients, name, formula, affine)
+        theta = np.array(parameters or (0.0,))
+        affine = check_nested(functions, gradients, theta, _H, called, of == CLASSES)
+        self._assemble(functions, parameters, gradients, name, formula, affine, of)
 
     @property
     def affine(self) -> bool:
@@ -391,9 +566,9 @@ class PseudoConcave(_Custom, PseudoMeasure):
     Parameters
     ----------
     p_class : callable
-        P_class(P, N, p, theta), concave and not negative.
+        P_class(P, N, p, theta), concave and not negative; for classes P_class(R, q, p, theta).
     p_quant : callable
-        P_quant(P, N, p, theta), convex and positive.
+        P_quant(P, N, p, theta), convex and positive; for classes P_quant(R, q, p, theta).
     parameters : sequence of float, default=()
         Values that the functions find in theta. Changing them does not recompile anything.
     gradients : tuple of two callables, optional
@@ -402,6 +577,8 @@ class PseudoConcave(_Custom, PseudoMeasure):
         Range [m, M] of P_quant, if known.
     name, formula : str
         Name and formula shown in tables and messages.
+    of : {"rates", "classes"}, default="rates"
+        Whether both are functions of the rates P and N of two classes, or of arrays with an entry for each class.
 
     Examples
     --------
@@ -414,7 +591,7 @@ class PseudoConcave(_Custom, PseudoMeasure):
     0.841584
     """
 
-    _build = staticmethod(_build_pseudo)
+    builders: ClassVar[dict[str, Callable]] = {RATES: _build_pseudo, CLASSES: _build_class_pseudo}
 
     def __init__(
         self,
@@ -426,11 +603,13 @@ class PseudoConcave(_Custom, PseudoMeasure):
         bounds: tuple[float, float] | None = None,
         name: str = "custom",
         formula: str = "P_class / P_quant",
+        of: str = RATES,
     ):
+        _check_of(of, p_class)
         functions = tuple(_plain(f, n) for f, n in zip((p_class, p_quant), _PSEUDO, strict=True))
         given, numbers = _plain_gradients(gradients, _PSEUDO), _numbers(parameters)
-        check_pseudo(functions, given, np.array(numbers or (0.0,)), _H, bounds)
-        self._assemble(functions, numbers, given, name, formula, bounds)
+        check_pseudo(functions, given, np.array(numbers or (0.0,)), _H, bounds, of == CLASSES)
+        self._assemble(functions, numbers, given, name, formula, bounds, of)
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -458,26 +637,34 @@ def _nothing_gradient(P, N, p, theta):
     return 0.0, 0.0
 
 
+def _nothing_class_gradient(R, q, p, theta):
+    return np.zeros(len(R)), np.zeros(len(R))
+
+
 def make_measure(
     function: Callable,
     parameters: Sequence[float] = (),
     *,
     gradient: Callable | None = None,
     name: str = "custom",
-    formula: str = "ζ(P, N)",
+    formula: str = "ζ",
+    of: str = RATES,
 ) -> NestedConcave:
-    """Make a custom measure from a single concave function of the rates: ζ₁, with Ψ(x, y) = x and ζ₂ = 0.
+    """Make a custom measure from a single concave function ζ₁, with Ψ(x, y) = x and ζ₂ = 0.
 
     Parameters
     ----------
     function : callable
-        ζ(P, N, p, theta), concave in (P, N).
+        ζ(P, N, p, theta), concave in (P, N); for classes ζ(R, q, p, theta), concave in (R, q).
     parameters : sequence of float, default=()
         Values that the function finds in theta. Changing them does not recompile anything.
     gradient : callable, optional
-        Partial derivatives of the function by P and N; by default central differences.
+        Partial derivatives of the function by P and N (for classes: a pair of arrays, by R and by q); by default
+        central differences.
     name, formula : str
         Name and formula shown in tables and messages.
+    of : {"rates", "classes"}, default="rates"
+        Whether it is a function of the rates P and N of two classes, or of arrays with an entry for each class.
 
     Returns
     -------
@@ -491,14 +678,32 @@ def make_measure(
     >>> measure = make_measure(lambda P, N, p, theta: theta[0] * P + (1 - theta[0]) * N, [0.8])
     >>> measure.value(P=1.0, N=0.5, p=0.3)
     0.9
+
+    For any number of classes, the lowest recall minus the largest error of the counts:
+
+    >>> def careful(R, q, p, theta):
+    ...     return R.min() - theta[0] * np.abs(q - p).max()
+    >>> measure = make_measure(careful, [0.5], of="classes", name="careful")
+    >>> round(measure.class_value(R=[0.8, 0.9, 1.0], q=[0.2, 0.3, 0.5], p=[0.3, 0.3, 0.4]), 6)
+    0.75
     """
     gradients = None
     if gradient is not None:
-        gradients = (_identity_psi_gradient, gradient, _nothing_gradient)
+        nothing = _nothing_gradient if of == RATES else _nothing_class_gradient
+        gradients = (_identity_psi_gradient, gradient, nothing)
     measure = object.__new__(NestedConcave)
     functions = (_identity_psi, function, _nothing)
-    measure._make(functions, parameters, gradients, name, formula, ("psi", "the function", "zeta2"))
+    called = ("psi", "the function", "zeta2")
+    measure._make(functions, parameters, gradients, name, formula, called, of)
     return measure
+
+
+def _check_of(of: Any, function: Any) -> None:
+    if of not in (RATES, CLASSES):
+        raise ValueError(f"of must be {RATES!r} or {CLASSES!r}; got {of!r}")
+    names = getattr(getattr(function, "__code__", None), "co_varnames", ())[:2]
+    if of == RATES and names == ("R", "q"):
+        raise ValueError(f"a function of (R, q, p, theta) is one of classes: give of={CLASSES!r}")
 
 
 def _plain(function: Any, name: str) -> Callable:

@@ -18,7 +18,6 @@ from quapy_nemsis.measures.formulas import (
     nss,
     predicted,
     q_gradient,
-    q_mean,
     smooth,
 )
 
@@ -27,11 +26,6 @@ from quapy_nemsis.measures.formulas import (
 def _rate(r, eps):
     """Clip a rate to [max(ε, 1e-12), ∞), because roots and ratios have no gradient at 0."""
     return max(r, eps, 1e-12)
-
-
-def _first(x, y, p, eps, theta):
-    """Ψ of a measure that is a single concave function ζ₁ of the rates (ζ₂ = 0)."""
-    return x
 
 
 def _ba_values(P, N, p, eps, theta):
@@ -103,10 +97,6 @@ def _bakld_values(P, N, p, eps, theta):
     return ba(P, N), neg_kld(P, N, p, eps)
 
 
-def _bakld_outer(x, y, p, eps, theta):
-    return theta[0] * x + (1.0 - theta[0]) * y
-
-
 def _bakld_gradient(P, N, x, y, p, eps, theta):
     slope = neg_kld_slope(P, N, p, eps)
     return 0.5, 0.5, p * slope, -(1.0 - p) * slope, theta[0], 1.0 - theta[0]
@@ -114,10 +104,6 @@ def _bakld_gradient(P, N, x, y, p, eps, theta):
 
 def _q_values(P, N, p, eps, theta):
     return ba(P, N), nss(P, N, p)
-
-
-def _q_outer(x, y, p, eps, theta):
-    return q_mean(x, y, theta[0])
 
 
 def _q_gradient(P, N, x, y, p, eps, theta):
@@ -170,7 +156,7 @@ class BAKLD(NestedMeasure):
     formula = "C·BA + (1−C)·(−KLD)"
     affine = True
     separates_count = True
-    functions = Functions(_bakld_values, _bakld_outer, _bakld_gradient)
+    functions = Functions(_bakld_values, classes.bakld_outer, _bakld_gradient)
     class_functions = classes.BAKLD
 
     def __post_init__(self):
@@ -201,7 +187,7 @@ class QMeasure(NestedMeasure):
     key = "q"
     formula = "(1+β²)·BA·NSS / (β²·BA + NSS)"
     separates_count = True
-    functions = Functions(_q_values, _q_outer, _q_gradient)
+    functions = Functions(_q_values, classes.q_outer, _q_gradient)
     class_functions = classes.Q
 
     def __post_init__(self):
@@ -226,7 +212,7 @@ class NSS(NestedMeasure):
     formula = "1 − (p(1−P) − n(1−N))²"
     affine = True
     separates_count = True
-    functions = Functions(_nss_values, _first, _nss_gradient)
+    functions = Functions(_nss_values, classes.first, _nss_gradient)
     class_functions = classes.NSS
 
 
@@ -244,7 +230,7 @@ class BA(NestedMeasure):
     formula = "(P + N)/2"
     affine = True
     separates_count = True
-    functions = Functions(_ba_values, _first, _ba_gradient)
+    functions = Functions(_ba_values, classes.first, _ba_gradient)
     class_functions = classes.BA
 
 
@@ -262,7 +248,7 @@ class GMean(NestedMeasure):
     formula = "√(P·N)"
     affine = True
     separates_count = True
-    functions = Functions(_gmean_values, _first, _gmean_gradient)
+    functions = Functions(_gmean_values, classes.first, _gmean_gradient)
     class_functions = classes.GMEAN
 
 
@@ -280,7 +266,7 @@ class HMean(NestedMeasure):
     formula = "2·P·N / (P + N)"
     affine = True
     separates_count = True
-    functions = Functions(_hmean_values, _first, _hmean_gradient)
+    functions = Functions(_hmean_values, classes.first, _hmean_gradient)
     class_functions = classes.HMEAN
 
 
@@ -298,5 +284,5 @@ class QMean(NestedMeasure):
     formula = "1 − √(((1−P)² + (1−N)²)/2)"
     affine = True
     separates_count = True
-    functions = Functions(_qmean_values, _first, _qmean_gradient)
+    functions = Functions(_qmean_values, classes.first, _qmean_gradient)
     class_functions = classes.QMEAN
