@@ -15,15 +15,18 @@ from quapy_nemsis import (
     CQB,
     NSS,
     BKReward,
+    CANClassifier,
     CQReward,
     GMean,
     HMean,
     Measure,
     NegKLD,
+    NEMSISClassifier,
     NestedMeasure,
     QMean,
     QMeasure,
     get_measure,
+    make_measure,
 )
 
 NESTED = [NegKLD(), BAKLD(0.5), BAKLD(0.3), QMeasure(1), QMeasure(2), NSS(), BA(), GMean()]
@@ -78,6 +81,82 @@ def test_kld_of_predictions_is_quapys():
     assert NegKLD().score(y, y_pred) == pytest.approx(
         -quapy.error.kld(true, np.array(estimated)), abs=1e-14
     )
+
+
+# ------------------------------------------------------------------- K classes
+
+
+def class_definition(measure, matrix, eps):
+    """The measures of K classes, by hand from a confusion matrix with a row for each true class."""
+    k, total = len(matrix), matrix.sum()
+    R = np.array([matrix[j, j] / matrix[j].sum() for j in range(k)])
+    p, q = matrix.sum(axis=1) / total, matrix.sum(axis=0) / total
+    ba, nss = R.mean(), 1 - np.sum((p - q) ** 2) / 2
+    kld = quapy.error.kld(p, q, eps=eps)
+    if isinstance(measure, BAKLD):
+        return measure.C * ba - (1 - measure.C) * kld
+    if isinstance(measure, QMeasure):
+        b2 = measure.beta**2
+        return (1 + b2) * ba * nss / (b2 * ba + nss)
+    return {
+        NegKLD: -kld,
+        NSS: nss,
+        BA: ba,
+        GMean: np.prod(R) ** (1 / k),
+        HMean: k / np.sum(1 / R),
+        QMean: 1 - np.sqrt(np.mean((1 - R) ** 2)),
+        CQReward: ba / (2 - nss),
+        BKReward: ba / (1 + kld),
+    }[type(measure)]
+
+
+@pytest.mark.parametrize("measure", [*NESTED, *PSEUDO], ids=repr)
+@pytest.mark.parametrize("names", [["b", "c", "a"], ["one", "two", "three", "four", "five"]])
+def test_score_of_classes_is_the_definition(measure, names):
+    """Of labels that are strings, and of true classes and predictions that come in any order."""
+    rng, k = np.random.default_rng(len(names)), len(names)
+    matrix = rng.integers(1, 40, size=(k, k)) + 30 * np.diag(np.arange(k))
+    true, predicted = np.nonzero(np.ones((k, k)))
+    rows = rng.permutation(np.repeat(np.arange(k * k), matrix.ravel()))
+    y_true, y_pred = (np.array(names)[codes[rows]] for codes in (true, predicted))
+    n = len(rows)
+    for eps in (None, 0.01):
+        expected = class_definition(measure, matrix, 0.5 / n if eps is None else eps)
+        score = measure.score(y_true, y_pred, eps=eps)
+        assert score == pytest.approx(expected, abs=1e-12)
+        assert measure.score(y_true.tolist(), y_pred.tolist(), eps=eps) == score
+
+
+@pytest.mark.parametrize("k", [2, 3, 7, 20])
+@pytest.mark.parametrize("size", [25, 500, 10_000])
+def test_kld_of_classes_is_quapys(k, size, monkeypatch):
+    """With the smoothing that QuaPy takes by itself from the size of samples."""
+    monkeypatch.setitem(quapy.environ, "SAMPLE_SIZE", size)
+    rng = np.random.default_rng(k * size)
+    for _ in range(5):
+        p, q = rng.multinomial(size, rng.dirichlet(np.full(k, 0.5)), size=2) / size
+        value = NegKLD().class_value(rng.random(k), q, p, 0.5 / size)
+        assert value == pytest.approx(-quapy.error.kld(p, q), abs=1e-12)
+
+
+def test_a_class_that_is_never_predicted():
+    """Its recall is 0, its count is 0, and everything is finite."""
+    y_true, y_pred = ["a", "a", "b", "c"], ["a", "b", "b", "b"]
+    assert BA().score(y_true, y_pred) == pytest.approx(0.5)
+    assert GMean().score(y_true, y_pred) == HMean().score(y_true, y_pred) == 0.0
+    assert NSS().score(y_true, y_pred) == pytest.approx(1 - (1 + 4 + 1) / 32)
+    for measure in (*NESTED, *PSEUDO):
+        assert np.isfinite(measure.score(y_true, y_pred))
+
+
+@pytest.mark.parametrize("measure", NESTED, ids=repr)
+def test_gradients_of_classes_are_finite_outside_the_domain(measure):
+    """Surrogate rewards lead there."""
+    p = np.array([0.9, 0.09, 0.01])
+    for R in itertools.product([-1.0, 0.0, 1.0], repeat=3):
+        for q in ([1.2, -0.2, 0.0], [0.0, 0.0, 1.0], p):
+            for gradient in measure.gradients(np.array(R), np.array(q), p, 0.01):
+                assert np.isfinite(gradient).all()
 
 
 # Lines 15-17 of the algorithm: α = argmin_α {α·r − ζ*(α)} with the concave conjugate ζ*(α) = inf_z {α·z − ζ(z)}.
@@ -199,6 +278,13 @@ def test_lookup():
     assert not isinstance(CQB(), NestedMeasure)
 
 
+RQP = (np.ones(3), np.full(3, 1 / 3), np.full(3, 1 / 3))
+
+
+def own_measure():
+    return make_measure(lambda P, N, p, theta: (P + N) / 2, name="mine")
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -217,8 +303,45 @@ def test_lookup():
         (lambda: BA().value(0.5, 0.5, 1.5), ValueError, r"share in \[0, 1\]; got 1.5"),
         (lambda: BA().value(0.5, 0.5, 0.5, eps=-1), ValueError, "eps must be at least 0; got -1"),
         (lambda: BA().score([0, 1], [0]), ValueError, "equal length"),
-        (lambda: BA().score([1, 1], [1, 1]), ValueError, r"exactly two classes; got \[1\]"),
-        (lambda: BA().score([0, 1, 2], [0, 1, 1]), ValueError, "exactly two classes"),
+        (lambda: BA().score([1, 1], [1, 1]), ValueError, r"at least two classes; got \[1\]"),
+        (lambda: BA().score([0, 1, 2], [0, 1, 7]), ValueError, r"y_true does not have: \[7\]"),
+        (
+            lambda: BA().score([0, 1, 2], [0, 1, 1], pos_label=1),
+            ValueError,
+            r"there must be two classes; y_true holds 3, \[0, 1, 2\]",
+        ),
+        (lambda: CQB().score([0, 1, 2], [0, 1, 1]), ValueError, "there must be two classes"),
+        (lambda: CQB().class_value(*RQP), ValueError, "cqb is a measure of two classes"),
+        (lambda: own_measure().class_value(*RQP), ValueError, "mine is a measure of two classes"),
+        (lambda: own_measure().gradients(*RQP), ValueError, "mine is a measure of two classes"),
+        (lambda: own_measure().score([0, 1, 2], [0, 1, 1]), ValueError, "got 3 classes"),
+        (
+            lambda: NEMSISClassifier(own_measure()).fit(np.eye(3), [0, 1, 2]),
+            ValueError,
+            "mine is a measure of two classes",
+        ),
+        (
+            lambda: CANClassifier(own_measure()).fit(np.eye(3), [0, 1, 2]),
+            ValueError,
+            "mine is a measure of two classes",
+        ),
+        (lambda: BA().class_value([0.5], [1.0], [1.0]), ValueError, "two or more classes"),
+        (lambda: BA().class_value(0.5, 1.0, 1.0), ValueError, r"got shapes \(\), \(\) and \(\)"),
+        (
+            lambda: BA().class_value([0.5, 0.5], [0.5, 0.5], [0.3, 0.3, 0.4]),
+            ValueError,
+            r"got shapes \(2,\), \(2,\) and \(3,\)",
+        ),
+        (
+            lambda: BA().class_value(np.eye(2), np.eye(2), np.eye(2)),
+            ValueError,
+            r"got shapes \(2, 2\)",
+        ),
+        (lambda: BA().class_value(*RQP[:2], [0.5, 0.5, 0.5]), ValueError, "that sum to 1; got"),
+        (lambda: BA().class_value(*RQP[:2], [1.5, -0.5, 0.0]), ValueError, "that sum to 1; got"),
+        (lambda: BA().class_value(*RQP[:2], [np.nan, 0.5, 0.5]), ValueError, "that sum to 1; got"),
+        (lambda: BA().class_value(*RQP, eps=-1), ValueError, "eps must be at least 0; got -1"),
+        (lambda: BA().class_value(*RQP, eps=np.nan), ValueError, "eps must be at least 0; got nan"),
         (lambda: BA().score([0, 1], [0, 3]), ValueError, r"y_true does not have: \[3\]"),
         (lambda: BA().score([0, 1], [0, 1], pos_label=7), ValueError, "pos_label 7"),
         (lambda: Measure().value(0.5, 0.5, 0.5), TypeError, "abstract"),
