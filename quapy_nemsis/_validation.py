@@ -162,7 +162,10 @@ def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
 
 def several_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
     """Return the sorted distinct labels if there are two or more of them; otherwise raise a ValueError."""
-    check_classification_targets(classes)
+    with warnings.catch_warnings():
+        # The labels are distinct, so each class is rare in them.
+        warnings.filterwarnings("ignore", message="The number of unique classes")
+        check_classification_targets(classes)
     if len(classes) < 2:
         hint = ". In a stream, give all with partial_fit(X, y, classes=...)"
         raise ValueError(

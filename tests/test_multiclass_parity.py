@@ -99,6 +99,20 @@ def test_scan(measure, reward, estimates, container):
     assert max(expected.levels) > 0.3
 
 
+def test_levels_rise_although_a_class_is_rare():
+    """A class that does not occur in a level phase keeps its running recall."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(4, 600, p=[0.6, 0.37, 0.02, 0.01])
+    X = rng.normal(size=(4, 5))[y] + rng.normal(size=(600, 5))
+    learner = SCANClassifier("cq", reward="hinge", first_epoch=40)
+    given = {name: value for name, value in options(learner).items() if name != "parameter"}
+    epochs = {"first_epoch": 40, "growth": 2.0, "level_share": 0.25}
+    expected = reference.scan(X, y, 4, **epochs, **given)
+    learner.partial_fit(X, y, classes=range(4))
+    np.testing.assert_allclose(learner.levels_, expected.levels, atol=1e-10)
+    assert learner.levels_.min() > 0.0
+
+
 @pytest.mark.parametrize("measure", NESTED)
 @pytest.mark.parametrize("reward", ["hinge", "logistic"])
 @pytest.mark.parametrize("estimates", ["counts", "surrogate"])

@@ -8,11 +8,13 @@ with the force
 where α and λ are the derivatives of the measure by recalls and by counted prevalences: moving mass from j to i raises
 the recall of i, raises the count of i and lowers the count of j. With the hinge reward (Crammer and Singer) j is the
 highest-scoring other class; with the logistic reward (softmax) every other class j has the share s_j = softmax(f)_j of
-the step. Each weight vector takes half of a step, so the difference of two takes a whole one. With K = 2 this is the
-binary learner of `quapy_nemsis._kernels.nemsis`, w = w₁ − w₀, and the radius bounds √2·‖W‖, which is ‖w‖ there.
+the step. For measures of the recalls alone that is the gradient of the mean reward; where counts matter, it is close to
+it but not equal, because it moves each pair (i, j) in proportion to s_j. Each weight vector takes half of a step, so
+the difference of two takes a whole one. With K = 2 this is the binary learner of `quapy_nemsis._kernels.nemsis`, w = w₁
+− w₀, and the radius bounds √2·‖W‖, which is ‖w‖ there.
 
-Scale, average and windows are kept as in that module. The kernel takes the numbers of a learner (see `NUMBERS`) as a row
-of single numbers, and as a table with one row for each number that there is for each class.
+Scale, average and windows are kept as in that module. The kernel takes the numbers of a learner (see `NUMBERS`) as a
+row of single numbers, and as a table with one row for each number that there is for each class.
 """
 
 from __future__ import annotations
@@ -331,7 +333,8 @@ def _nemsis(
             if not affine:
                 # The linearisation ζ + ∇ζ·(sample − estimate). The measure has answered with what is known before this
                 # point. Its sample of the recalls is reward/p for its class, and its sample of the counts is its mass;
-                # with (1 for its class − p)/(K − 1), whose mean is 0, the latter is that of the binary learner for K = 2.
+                # with (1 for its class − p)/(K − 1), whose mean is 0, the latter is that of the binary learner for K =
+                # 2.
                 first, second = asks[k, 0, ZETA1], asks[k, 0, ZETA2]
                 sample = reward / asks[k, SHARES, own]
                 first += asks[k, ZETA1_BY_RECALL, own] * sample

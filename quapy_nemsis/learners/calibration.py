@@ -158,7 +158,7 @@ class Calibration:
         return kind(scores, labels, weights, measure)
 
     def loss(self) -> float:
-        """Mean of −ln η(label) over the points that the calibration is fitted to."""
+        """Mean cross-entropy of the labels of the points that the calibration is fitted to."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
@@ -286,10 +286,11 @@ class TwoClassCalibration(Calibration):
 class ClassCalibration(Calibration):
     """Posteriors of K classes, softmax(T·f + offsets), from their scores f.
 
-    If the measure determines the class gradients α at perfect rates (as BA and its mixtures do), equal scores mean
-    equal α_j·η_j/p_j, so the offsets are ln(p_j/α_j) plus a correction. For other measures (kld, nss) they are ln p_j plus a
-    correction. The temperature T and the corrections maximise the likelihood of the labels. The corrections have a
-    Gaussian prior around 0, so a class with few points keeps the offset that follows from the measure.
+    At the optimum of a measure, equal scores mean equal α_j·η_j/p_j, where α_j is the derivative of the measure by the
+    recall of class j. So the offsets are ln(p_j/α_j), with α at perfect rates (for built-in measures it is equal for
+    all classes, or 0 and then left out), plus a correction. The temperature T and the corrections maximise the
+    likelihood of the labels. The corrections have a Gaussian prior around 0, so a class with few points keeps the
+    offset that follows from the measure.
 
     The parameters are those of `Calibration`.
     """
@@ -348,7 +349,7 @@ class ClassCalibration(Calibration):
         return self._maximise(_MOST_SCORES, free=True)[:2]
 
     def loss(self) -> float:
-        """Mean of −ln η(label) over the points, with the best temperature and the offsets of the measure."""
+        """Mean cross-entropy of the labels, with the best temperature and the offsets of the measure."""
         return self._maximise(_MOST_TO_COMPARE, free=False)[2]
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:

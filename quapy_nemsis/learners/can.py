@@ -75,10 +75,10 @@ class CANClassifier(CANParameters, LinearClassifier):
     projected gradients if the radius binds.
 
     A measure that increases with P and with N is concave in w, so the maximum found is global. Examples are BA, the
-    means of the rates, and CQReward's valuations where P and N are at least 0. Measures with KLD (including BKReward,
-    contrary to the paper) or NSS do not increase everywhere; for these, CAN finds a local maximum from zero weights.
-    CAN for KLD or NSS alone is not a usable quantifier: logistic rewards that give p̂ = p do not imply a correct 0-1
-    count, and often all points are predicted to be in one class.
+    means of the rates, and, for two classes, CQReward's valuations where P and N are at least 0. Measures with KLD
+    (including BKReward, contrary to the paper) or NSS do not increase everywhere; for these, CAN finds a local maximum
+    from zero weights. CAN for KLD or NSS alone is not a usable quantifier: logistic rewards that give p̂ = p do not
+    imply a correct 0-1 count, and often all points are predicted to be in one class.
 
     Parameters
     ----------

@@ -395,7 +395,8 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     estimates : {"counts", "surrogate"}, default="counts"
         Compute the running estimates from 0-1 counts (the paper's NEMSIS-NS) or from the surrogate rewards (NEMSIS).
     monotone : bool, default=True
-        Replace negative class gradients by 0; False is the paper's algorithm with exact gradients.
+        Replace negative class gradients (for more than two classes, negative forces a_ij) by 0; False is the paper's
+        algorithm with exact gradients.
     eta0 : float or "auto", default="auto"
         Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.learners.tuning`).
     radius : float or "auto", default="auto"

@@ -271,23 +271,26 @@ class ScanState(SingleState[ScanSettings]):
         return two_class_tally(positives + negatives, positives, reward_pos, reward_neg)
 
     def _new_level(self) -> float:
-        """P_class/P_quant of the evaluated model (line 19), or the old level if a class did not occur.
+        """P_class/P_quant of the evaluated model (line 19).
 
-        The recalls are those of the level phase, the shares of the classes those of all points learned. With surrogate
-        rewards the ratio may be below 0 or above its value at perfect rates, so it is clipped to that range.
+        The recalls are those of the level phase, the shares of the classes those of all points learned. If one of two
+        classes did not occur in the phase, the level stays; of more classes, those that did not occur keep their
+        running recall. With surrogate rewards the ratio may be below 0 or above its value at perfect rates, so it is
+        clipped to that range.
         """
         found, running, measure = self.level_tally(), self.rates(), self.settings.measure
-        if found[0].min() == 0.0:
-            return self.level
         if isinstance(running, ClassRates):
             p, seen = running.p, ClassRates.of(*found)
+            recalls = np.where(found[0] > 0.0, seen.R, running.R)
             # The counts that the recalls imply at the shares p, with misses spread evenly where these differ.
             change = p - seen.p
-            missed = change * (1.0 - seen.R) / (len(p) - 1)
-            counted = seen.q + change * seen.R + missed.sum() - missed
+            missed = change * (1.0 - recalls) / (len(p) - 1)
+            counted = seen.q + change * recalls + missed.sum() - missed
             highest = measure.class_value(np.ones(len(p)), p, p, running.eps)
-            reached = measure.class_value(seen.R, counted, p, running.eps)
+            reached = measure.class_value(recalls, counted, p, running.eps)
         else:
+            if found[0].min() == 0.0:
+                return self.level
             recall_neg, recall_pos = found[1] / found[0]
             highest = measure.value(1.0, 1.0, running.p, running.eps)
             reached = measure.value(recall_pos, recall_neg, running.p, running.eps)
@@ -418,7 +421,7 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
     estimates : {"counts", "surrogate"}, default="counts"
         Compute estimates and levels from 0-1 counts (the paper's SCAN-NS) or from the surrogate rewards (SCAN).
     monotone : bool, default=True
-        Replace negative class gradients by 0.
+        Replace negative class gradients (for more than two classes, negative forces) by 0.
     eta0 : float or "auto", default="auto"
         Step size; step t uses η₀/√t. "auto" chooses it (see `quapy_nemsis.learners.tuning`).
     radius : float or "auto", default="auto"

@@ -18,7 +18,7 @@ class: recalls R (mean rewards), counted prevalences q and shares p.
   into the last four arrays, and returns (∂Ψ/∂x, ∂Ψ/∂y). An array that it never writes to holds zeros.
 
 Kernels for two classes use `functions`, if the measure has them: P and N determine the counts, so two rates replace
-2K numbers. For two classes both forms must agree, with R = (N, P), q = (1 − p̂, p̂) and p = (1 − p, p).
+2K numbers. For two classes both forms must agree in Ψ(ζ₁, ζ₂), with R = (N, P), q = (1 − p̂, p̂) and p = (1 − p, p).
 
 A pseudo-concave measure P_class/P_quant is a subclass of `PseudoMeasure` with the same functions for ζ₁ = P_class,
 ζ₂ = P_quant and Ψ(x, y) = x − v·y, where ``theta`` is (v, *parameters). The attributes `affine`, `separates_count` and
@@ -27,10 +27,10 @@ default, which is always correct, but slower. (`make_measure`, `NestedConcave` a
 the given functions, and compute the gradients.)
 
 **The memory between a measure and a kernel.** A kernel writes its question into an array, calls the measure, and reads
-the answer from the same array. For two classes the array has `HEAD` numbers, then blocks with two numbers each, then the
-measure's parameters. Class 0 is negative, class 1 is positive, and R = (N, P); the blocks of counted prevalences are
-unused. For K classes the array is a table. Its first row has the `HEAD` numbers and the measure's parameters, and a row
-follows for each block (see `class_asks`).
+the answer from the same array. For two classes the array has `HEAD` numbers, then blocks with two numbers each, then
+the measure's parameters. Class 0 is negative, class 1 is positive, and R = (N, P); the blocks of counted prevalences
+are unused. For K classes the array is a table. Its first row has the `HEAD` numbers and the measure's parameters, and a
+row follows for each block (see `class_asks`).
 """
 
 from __future__ import annotations
@@ -582,7 +582,7 @@ class PseudoMeasure(Measure):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Range [m, M] of P_quant, if known. CAN's gap shrinks at least as fast as (1 − m/M)ᵗ."""
+        """Range [m, M] of P_quant for 0-1 rewards, if known. CAN's gap shrinks at least as fast as (1 − m/M)ᵗ."""
         return None
 
     @property

@@ -197,7 +197,7 @@ class QMeasure(NestedMeasure):
 
 @dataclass(frozen=True)
 class NSS(NestedMeasure):
-    """Normalised squared score in the form of Table 1: 1 − d², d = (FN − FP)/|S|.
+    """Normalised squared score in the form of Table 1: 1 − d², d = (FN − FP)/|S|; for K classes 1 − ½‖p − q‖².
 
     The paper's text divides d by max(p, n) as well; its Table 1 and its algorithms do not.
 
@@ -218,7 +218,7 @@ class NSS(NestedMeasure):
 
 @dataclass(frozen=True)
 class BA(NestedMeasure):
-    """Balanced accuracy (P + N)/2: classification only.
+    """Balanced accuracy (P + N)/2, the mean recall of the classes: classification only.
 
     Examples
     --------
@@ -236,7 +236,7 @@ class BA(NestedMeasure):
 
 @dataclass(frozen=True)
 class GMean(NestedMeasure):
-    """Geometric mean of the rates, √(P·N): monotone and concave.
+    """Geometric mean of the recalls, √(P·N) for two classes: monotone and concave.
 
     Examples
     --------
@@ -254,7 +254,7 @@ class GMean(NestedMeasure):
 
 @dataclass(frozen=True)
 class HMean(NestedMeasure):
-    """Harmonic mean of the rates, 2·P·N/(P + N): monotone and concave.
+    """Harmonic mean of the recalls, 2·P·N/(P + N) for two classes: monotone and concave.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class HMean(NestedMeasure):
 
 @dataclass(frozen=True)
 class QMean(NestedMeasure):
-    """Quadratic-mean measure of the rates, 1 − √(((1−P)² + (1−N)²)/2): monotone and concave.
+    """Quadratic-mean measure of the recalls, 1 − √(((1−P)² + (1−N)²)/2) for two classes: monotone and concave.
 
     Examples
     --------

@@ -38,7 +38,7 @@ def _bk_gradient(P, N, x, y, p, eps, theta):
 
 @dataclass(frozen=True)
 class CQReward(PseudoMeasure):
-    """BA/(2 − NSS) = BA/(1 + d²) (Table 2, row 1).
+    """BA/(2 − NSS) = BA/(1 + d²) (Table 2, row 1); for K classes BA/(1 + ½‖p − q‖²).
 
     Examples
     --------
@@ -58,7 +58,9 @@ class CQReward(PseudoMeasure):
 class BKReward(PseudoMeasure):
     """BA/(1 + KLD) (Table 2, row 2, where the paper prints KLD for the denominator; its text has 1 + KLD).
 
-    The upper bound of KLD depends on the smoothing, so no range of P_quant is given.
+    The upper bound of KLD depends on the smoothing, so no range of P_quant is given. With surrogate rewards, counts may
+    leave [0, 1]; they are clipped one by one. For three or more classes KLD can then fall below 0, by at most
+    (e^B − 1 − B)·Kε for rewards of at least −B.
 
     Examples
     --------

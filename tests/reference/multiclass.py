@@ -464,8 +464,12 @@ def scan(
             rewards[i] += c[k] * rho
             predicted += c[k] * mass
         row += wanted
-        if np.all(weight > 0.0):
-            R = rewards / weight
+        # Of two classes both must occur; of more, those that do not occur keep their running recall.
+        if np.all(weight > 0.0) or K > 2:
+            running = class_means(state.r, state.m)
+            R = np.array(
+                [rewards[j] / weight[j] if weight[j] > 0.0 else running[j] for j in range(K)]
+            )
             p, eps = state.m / state.T, 1.0 / (2.0 * state.T)
             p_phase = weight / np.sum(weight)
             q = predicted / np.sum(weight)  # with the shares of the phase: those of learning differ
