@@ -16,7 +16,8 @@ from experiments.catalogue import locate
 from experiments.errors import at_least, plain_errors
 
 NAMES = (
-    *("dense", "sparse", "width", "nonzeros", "rows", "custom", "side-by-side"),
+    *("dense", "sparse", "classes", "width", "nonzeros", "rows", "class-fits", "custom"),
+    "side-by-side",
     *("tuning", "quality", "memory", "start", "stream", "dask", "cost"),
 )
 #: What some of them need to be installed.
@@ -53,9 +54,11 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
     found: dict[str, Callable[[], Any]] = {
         "dense": lambda: passes.dense(*size),
         "sparse": lambda: passes.sparse(*size),
+        "classes": lambda: passes.classes(*size),
         "width": width,
         "nonzeros": lambda: passes.nonzeros(*size),
         "rows": lambda: fits.rows(*size),
+        "class-fits": lambda: fits.class_fits(*size),
         "custom": lambda: passes.custom(*size),
         "side-by-side": lambda: passes.side_by_side(*size),
         "tuning": lambda: fits.tuning(*size),

@@ -14,7 +14,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from experiments import data
-from experiments.bench.passes import ONE, fitting, gaussian, sgd
+from experiments.bench.passes import (
+    ONE,
+    bags_of_classes,
+    fitting,
+    gaussian,
+    gaussian_classes,
+    sgd,
+)
 from experiments.bench.tables import BenchTable, best_of, compared
 from experiments.catalogue import DataSet
 from experiments.curves import online_curve, partial_curve
@@ -36,6 +43,26 @@ def tuning(n_rows: int, repeats: int) -> BenchTable:
             best_of(max(repeats // 3, 1), **tasks), "fit, both given", "LogisticRegression.fit"
         ),
     )
+
+
+def class_fits(n_rows: int, repeats: int) -> BenchTable:
+    """Time a fit of several classes with all its defaults, next to logistic regression."""
+    table = BenchTable("class fits", "Fit with defaults (tuned) of several classes")
+    cases = {
+        f"7 classes, dense {n_rows // 10:,} x 54": gaussian_classes(n_rows // 10, 54, 7),
+        f"7 classes, dense {n_rows * 4 // 5:,} x 54": gaussian_classes(n_rows * 4 // 5, 54, 7),
+        f"20 classes, CSR {n_rows // 5:,} x 7,000": bags_of_classes(n_rows // 5, 20),
+    }
+    for name, (X, y) in cases.items():
+        tasks = {
+            "NEMSISClassifier": fitting(NEMSISClassifier("q", random_state=0), X, y),
+            "LogisticRegression": fitting(LogisticRegression(max_iter=1000), X, y),
+        }
+        best = best_of(max(repeats // 5, 1), **tasks)
+        ratio = best["NEMSISClassifier"] / best["LogisticRegression"]
+        table.rows.append({"data": name, **best, "ratio": ratio})
+    table.note = "Seconds."
+    return table
 
 
 def rows(n_rows: int, repeats: int) -> BenchTable:

@@ -38,10 +38,29 @@ def bags(n_rows: int, width: int, nonzeros: int) -> tuple[scipy.sparse.csr_matri
     return X, X @ rng.normal(size=width) > 0.0
 
 
+def gaussian_classes(n_rows: int, width: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return dense rows of several classes of unequal size, which a linear model tells with some noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, width))
+    return X, _noisy_classes(X, n_classes, rng)
+
+
+def bags_of_classes(n_rows: int, n_classes: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """Return sparse rows of several classes, as short texts are."""
+    X, _ = bags(n_rows, 7_000, 10)
+    return X, _noisy_classes(X, n_classes, np.random.default_rng(1))
+
+
+def _noisy_classes(X: Any, n_classes: int, rng: np.random.Generator) -> np.ndarray:
+    scores = X @ rng.normal(size=(X.shape[1], n_classes))
+    scores = scores / scores.std() + 0.5 * rng.normal(size=scores.shape)
+    return np.argmax(scores + np.log(np.arange(1, n_classes + 1)) / 2, axis=1)
+
+
 def one_pass(X: Any, y: np.ndarray, measure: Any = "q", **options: Any) -> Callable[[], float]:
     """Return a task: a fully shuffled pass, timed inside the kernel, which is compiled beforehand."""
     learner = NEMSISClassifier(measure, **{**ONE, "record_every": len(y), **options})
-    learner.fit(X[:100], y[:100])
+    learner.fit(X[:1000], y[:1000])
     return lambda: learner.fit(X, y).history_["seconds"][-1]
 
 
@@ -50,9 +69,9 @@ def fitting(learner: Any, X: Any, y: np.ndarray) -> Callable[[], Any]:
     return partial(learner.fit, X, y)
 
 
-def product(X: Any, threads: int | None = None) -> Callable[[], None]:
-    """Return a task: X @ w."""
-    w = np.ones(X.shape[1], dtype=X.dtype)
+def product(X: Any, threads: int | None = None, columns: int | None = None) -> Callable[[], None]:
+    """Return a task: X @ w, for a vector w or a matrix of some columns."""
+    w = np.ones(X.shape[1] if columns is None else (X.shape[1], columns), dtype=X.dtype)
 
     def task() -> None:
         with threadpool_limits(threads):
@@ -95,6 +114,29 @@ def sparse(n_rows: int, repeats: int) -> BenchTable:
         f"One fully shuffled pass, CSR {n_rows:,} x 27,272, {X.nnz / n_rows:.0f} nonzeros a row",
         compared(best_of(repeats, **tasks), "SGDClassifier.fit"),
     )
+
+
+def classes(n_rows: int, repeats: int) -> BenchTable:
+    """Time one pass over rows of several classes, next to baselines."""
+    table = BenchTable("classes", "One fully shuffled pass over rows of several classes")
+    cases = {
+        "26 classes, dense 14,000 x 16": gaussian_classes(14_000, 16, 26),
+        f"7 classes, dense {n_rows * 4 // 5:,} x 54": gaussian_classes(n_rows * 4 // 5, 54, 7),
+        f"20 classes, CSR {n_rows // 5:,} x 7,000": bags_of_classes(n_rows // 5, 20),
+    }
+    for name, (X, y) in cases.items():
+        n = int(y.max()) + 1
+        tasks: dict[str, Callable] = {"X @ W, one thread": product(X, 1, n)}
+        for measure, reward in (("q", "hinge"), ("kld", "hinge"), ("q", "logistic")):
+            tasks[f"pass, {measure}, {reward}"] = one_pass(X, y, measure, reward=reward)
+        tasks["SGDClassifier.fit"] = fitting(sgd(), X, y)
+        best = best_of(max(repeats // 2, 1), **tasks)
+        for row in compared(best, "X @ W, one thread", "SGDClassifier.fit"):
+            table.rows.append({"data": name, **row})
+    table.note = (
+        "SGDClassifier makes one pass for each class against the rest, with all of its fit."
+    )
+    return table
 
 
 def width(n_rows: int, repeats: int) -> BenchTable:
