@@ -23,7 +23,7 @@ _MOST_OF_A_CLASS = 50_000
 _SIGMOID_POINTS = 1000.0
 # For more than two classes: how many scores are used at most, to fit and to compare candidates, and the standard
 # deviation of the prior of the corrections of offsets.
-_MOST_SCORES, _MOST_TO_COMPARE, _SPREAD = 400_000, 50_000, 0.1
+_MOST_SCORES, _MOST_TO_COMPARE, _SPREAD = 400_000, 50_000, 0.3
 
 
 class Points(NamedTuple):
@@ -290,24 +290,29 @@ class ClassCalibration(Calibration):
     recall of class j. So the offsets are ln(p_j/α_j), with α at perfect rates (for built-in measures it is equal for
     all classes, or 0 and then left out), plus a correction. The temperature T and the corrections maximise the
     likelihood of the labels. The corrections have a Gaussian prior around 0, so a class with few points keeps the
-    offset that follows from the measure.
+    offset that follows from the measure. A point of class j has the weight 1/√p_j in the likelihood, and its posterior
+    there is that at prevalences in proportion to √p_j: quantifiers use posteriors at other prevalences than p, and in
+    the plain likelihood rare classes would hardly count.
 
     The parameters are those of `Calibration`.
     """
 
     @cached_property
+    def _shares(self) -> np.ndarray:
+        """Shares of the classes, with half a point more for each, so that none is 0."""
+        members = np.bincount(self.labels, self.weights, self.scores.shape[1]) + 0.5
+        return members / members.sum()
+
     def _prior(self) -> np.ndarray:
-        """Offsets that follow from the measure and the shares of the classes."""
-        n = self.scores.shape[1]
-        # Half a point for each class, so that a class that does not occur has a finite offset.
-        members = np.bincount(self.labels, self.weights, n) + 0.5
-        p = members / members.sum()
-        offsets = np.log(p)
+        """−ln α: the offsets that follow from the measure at equal prevalences."""
+        p = self._shares
         if isinstance(self.measure, NestedMeasure):
-            alpha, _ = self.measure.gradients(np.ones(n), p, p, smoothing(members.sum()))
+            alpha, _ = self.measure.gradients(
+                np.ones(len(p)), p, p, smoothing(self.weights.sum() or 1.0)
+            )
             if alpha.min() > 0.0:
-                offsets -= np.log(alpha)
-        return offsets - offsets.mean()
+                return -np.log(alpha) + np.log(alpha).mean()
+        return np.zeros(len(p))
 
     def _maximise(self, most: int, free: bool) -> tuple[float, np.ndarray, float]:
         """Temperature, offsets and mean loss of the best fit to at most so many scores.
@@ -325,11 +330,15 @@ class ClassCalibration(Calibration):
         target = np.repeat((rest / (n_classes - 1))[:, np.newaxis], n_classes, axis=1)
         target[np.arange(len(labels)), labels] = 1.0 - rest
         total = weights.sum()
+        roots = np.sqrt(self._shares)
+        weights = weights / roots[labels]
+        weights = weights * (total / weights.sum())
+        prior = self._prior() + np.log(roots)
 
         def loss(model: np.ndarray) -> tuple[float, np.ndarray]:
             temperature = math.exp(model[0])
             change = model[1:] if free else np.zeros(n_classes)
-            logs = log_softmax(temperature * f + (self._prior + change), axis=1)
+            logs = log_softmax(temperature * f + (prior + change), axis=1)
             value = -np.einsum("i,ij,ij->", weights, target, logs)
             wrong = (np.exp(logs) - target) * weights[:, np.newaxis]
             slope = np.array([temperature * np.vdot(wrong, f)])
@@ -340,7 +349,7 @@ class ClassCalibration(Calibration):
 
         bounds = [(-12.0, 12.0), *[(None, None)] * (n_classes if free else 0)]
         found = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds)
-        offsets = self._prior + (found.x[1:] if free else 0.0)
+        offsets = prior + np.log(roots) + (found.x[1:] if free else 0.0)
         return math.exp(found.x[0]) / scale, offsets, float(found.fun)
 
     @cached_property
