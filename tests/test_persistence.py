@@ -25,7 +25,7 @@ from quapy_nemsis import (
     save,
 )
 from tests.conftest import ROOT, make_points
-from tests.forging import CONDITIONS, WRONG, forged, made, opened, put
+from tests.forging import EVERY, WRONG, forged, made, named, opened, points_for, put
 
 
 def assert_same(first, second):
@@ -38,17 +38,18 @@ def assert_same(first, second):
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_learner_comes_back_as_it_was_and_goes_on(condition, tmp_path):
-    path, labels = tmp_path / "learner.npz", ("no", "yes")
-    save(CONDITIONS[condition][0], path)  # not fitted
-    assert repr(load(path)) == repr(CONDITIONS[condition][0])
-    learner = made(condition, labels)
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize("condition", EVERY)
+def test_a_learner_comes_back_as_it_was_and_goes_on(condition, text, tmp_path):
+    path = tmp_path / "learner.npz"
+    save(EVERY[condition][0], path)  # not fitted
+    assert repr(load(path)) == repr(EVERY[condition][0])
+    learner = made(condition, text)
     save(learner, path)
     again = load(path)
     assert_same(again, learner)
-    X, y = make_points(n=250, seed=1)
-    y = np.array(labels)[y.astype(int)]
+    X, y = points_for(condition, 250, seed=1)
+    y = named(condition, y) if text else y
     for _ in range(2):
         np.testing.assert_array_equal(again.predict(X), learner.predict(X))
         if hasattr(learner, "predict_proba"):
@@ -240,7 +241,7 @@ class Trap:
         return os.abort, ()
 
 
-HEADER = {"format": "quapy-nemsis", "version": 2, "written_by": "9.9", "digest": "0"}
+HEADER = {"format": "quapy-nemsis", "version": 3, "written_by": "9.9", "digest": "0"}
 HEADER |= {"class": "NEMSISClassifier", "parameters": {}, "extra": None}
 
 
@@ -268,15 +269,16 @@ def head(**changes):
         ("is broken.* not a file of quapy-nemsis", {"header": head(format="other")}),
         ("is broken.*compressed", {"compression": zipfile.ZIP_DEFLATED, "header": head()}),
         (
-            "version 3, written by quapy-nemsis 9.9, .* up to 2: install",
-            {"header": head(version=3)},
+            "version 4, written by quapy-nemsis 9.9, .* up to 3: install",
+            {"header": head(version=4)},
         ),
         *(
             ("was changed or damaged: there is no format version", {"header": head(version=found)})
-            for found in (0, -1, "2", 1.0, True, None)
+            for found in (0, -1, "3", 1.0, True, None)
         ),
         ("was changed or damaged: its digest does not match", {"header": head()}),
         ("was changed or damaged", {"header": head(version=1)}),
+        ("was changed or damaged", {"header": head(version=2)}),
         *(
             (r"^\S+ (is|was|does)", {"header": npy(np.array(tree.replace("DEEP", deep)))})
             for tree in (json.dumps(HEADER).replace("{}", "DEEP"), "DEEP")
@@ -309,9 +311,11 @@ def test_whatever_is_forged_it_is_refused_or_a_learner_that_works(tmp_path):
     [
         ("nemsis", "coef", lambda a: a[0], "'coef' has the wrong shape .6,. or type float64"),
         ("nemsis", "state.v", lambda a: None, "the array 'v' is missing"),
-        ("nemsis", "state.numbers", put(2.5, 0), "its number of points of a class is"),
-        ("nemsis", "state.numbers", put(1e9, 2), "of a class cannot have rewards of 1000000000.0"),
-        ("nemsis", "calibration.positive", WRONG["bytes"], "neither True nor False"),
+        ("nemsis", "state.numbers", put(2.5, 0), "its number of points is 2.5, and their weight"),
+        ("nemsis", "state.numbers", put(0.0, 0), "its number of points is 0.0, and their weight"),
+        ("nemsis", "state.numbers", put(2000.0, 2), "its number of points of a class is -"),
+        ("nemsis", "state.numbers", put(1e9, 3), "of a class cannot have rewards of 1000000000.0"),
+        ("nemsis", "calibration.labels", WRONG["bytes"], "neither True nor False"),
         ("nemsis", "calibration.weights", put(0), "calibration points are not positive"),
         ("scan level", "state.left", put(-1), "'left' is -1"),
         ("scan level", "state.levels", lambda a: np.ones(99), "fewer points than its levels need"),

@@ -214,8 +214,9 @@ def test_streams(method, train):
 
 def test_bad_input_is_the_learners_to_explain(train):
     X, y = train
-    with pytest.raises(ValueError, match=r"Only binary .*newOneVsAll"):
-        NEMSIS().fit(X, np.arange(len(y)) % 3)
+    for quantifier in (SVMPerf(), SVMKLD(), OnePassMiniBatch()):
+        with pytest.raises(ValueError, match=r"Only binary .*NEMSIS, SCAN or CAN in QuaPy"):
+            quantifier.fit(X, np.arange(len(y)) % 3)
     with pytest.raises(ValueError, match="eta0 must be positive; got -1"):
         NEMSIS(eta0=-1).fit(X, y)
 
