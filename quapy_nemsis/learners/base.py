@@ -366,7 +366,9 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.tuning_ = state.details().get("tuning", self.tuning_)
         self.classes_ = classes
         weights, intercept = state.model()
-        self.coef_, self.intercept_ = np.atleast_2d(weights), np.atleast_1d(intercept)
+        # In C order, whatever rows were learned: the order of memory decides how scores of dense rows are rounded.
+        self.coef_ = np.ascontiguousarray(np.atleast_2d(weights))
+        self.intercept_ = np.atleast_1d(intercept)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
