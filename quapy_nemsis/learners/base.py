@@ -553,7 +553,7 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         self
             The learner.
         """
-        if isinstance(self.class_weight, str):
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise ValueError(
                 f"class_weight={self.class_weight!r} needs all rows, and partial_fit sees a part: give a dict, such "
                 "as that of sklearn.utils.compute_class_weight on a sample"
