@@ -391,7 +391,8 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.resume_signature_ = tuple(signature)
         tuning = arrays.part("tuning")
         self.tuning_ = tuning.columns(("eta0", "radius", "value", "ba")) if tuning.arrays else {}
-        self.history_ = arrays.part("history").columns(tuple(no_history(arrays.n_classes)))
+        history = tuple(no_history(arrays.n_classes))
+        self.history_ = arrays.part("history").columns(history, per_class=("R", "q"))
         part, given = arrays.part("state"), self.settings(arrays.n_classes)
         settings = given.completed(self.eta0_, self.radius_)
         if len(signature) != len(settings.resume_signature) or not self.eta0_ > 0 < self.radius_:
