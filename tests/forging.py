@@ -65,6 +65,12 @@ CLASS_CONDITIONS = {
     "can classes": (CANClassifier("cq", radius=3.0, tol=1e-3), 99, np.array, "fit"),
 }
 EVERY = CONDITIONS | CLASS_CONDITIONS
+#: Files of older versions.
+OLD_FILES = [(1, "nemsis-columns"), (1, "scan-level"), (1, "minibatch-csr"), (1, "svmperf-q")]
+OLD_FILES += [(2, "nemsis-columns"), (2, "scan-choosing")]
+#: Conditions whose arrays are like those of another.
+ALIKE = ("nemsis steps", "nemsis chosen", "scan", "svmperf")
+ALIKE += ("nemsis classes steps", "scan classes choosing")
 
 
 def points_for(condition, n, seed=0):
@@ -208,19 +214,11 @@ def cases(path):
         files[name] = opened(path)
     for one, other in itertools.permutations(EVERY, 2):
         yield f"{one} with the arrays of {other}", files[one][0], files[other][1]
-    for version, name in itertools.product(
-        (1, 2), ("nemsis-columns", "scan-level", "minibatch-csr", "svmperf-q")
-    ):
+    for version, name in OLD_FILES:
         found = opened(ROOT / "tests" / "golden" / f"version{version}" / f"{name}.npz")
         files[f"version {version} {name}"] = found
     for name, (header, arrays) in files.items():
-        if name not in (
-            "nemsis steps",
-            "nemsis chosen",
-            "scan",
-            "svmperf",
-            "scan classes choosing",
-        ):
+        if name not in ALIKE:
             for how, found in array_forgeries(arrays):
                 yield f"{name}: {how}", header, found
         if name in (
