@@ -287,9 +287,9 @@ class ClassCalibration(Calibration):
     """Posteriors of K classes, softmax(T·f + offsets), from their scores f.
 
     If the measure determines the class gradients α at perfect rates (as BA and its mixtures do), equal scores mean
-    equal α_j·η_j/p_j, so the offsets are ln(p_j/α_j) plus a correction. For other measures (kld, nss) they are ln p_j plus a
-    correction. The temperature T and the corrections maximise the likelihood of the labels. The corrections have a
-    Gaussian prior around 0, so a class with few points keeps the offset that follows from the measure.
+    equal α_j·η_j/p_j, so the offsets are ln(p_j/α_j) plus a correction. For other measures (kld, nss) they are ln p_j
+    plus a correction. The temperature T and the corrections maximise the likelihood of the labels. The corrections have
+    a Gaussian prior around 0, so a class with few points keeps the offset that follows from the measure.
 
     The parameters are those of `Calibration`.
     """

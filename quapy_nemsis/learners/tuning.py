@@ -6,8 +6,9 @@ already learned.) The evaluation aims at about 1,000 rows of the rarer class. If
 candidates are cross-validated on up to five folds. At most 200,000 rows are used, four fifths of them for training, in
 as many passes as `fit` makes but, for two classes, at most five. The worse candidates are dropped after the first and
 the second pass. For more than two classes, candidates that are within one standard error of the best are told apart by
-the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step
-sizes are multiples of 1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
+the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the
+scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of
+1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
 
 In a stream, no rows can be held out and the scale is unknown. Candidates with step sizes 1e-4 … 1e3 learn in parallel,
 and each point is scored before it is learned (progressive validation over the current and the previous window, where
