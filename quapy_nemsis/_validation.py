@@ -154,7 +154,7 @@ def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
-            f"{type_of_target(classes)}: {len(classes)} classes, {_some(classes)}. Use NEMSISClassifier, "
+            f"{type_of_target(np.tile(classes, 3))}: {len(classes)} classes, {_some(classes)}. Use NEMSISClassifier, "
             "SCANClassifier or CANClassifier (NEMSIS, SCAN or CAN in QuaPy), which take any number of classes"
         )
     return several_classes(classes, learner)
@@ -162,10 +162,8 @@ def two_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
 
 def several_classes(classes: np.ndarray, learner: BaseEstimator) -> np.ndarray:
     """Return the sorted distinct labels if there are two or more of them; otherwise raise a ValueError."""
-    with warnings.catch_warnings():
-        # The labels are distinct, so each class is rare in them.
-        warnings.filterwarnings("ignore", message="The number of unique classes")
-        check_classification_targets(classes)
+    # Each label thrice: scikit-learn warns of a regression if most of more than 20 labels are different.
+    check_classification_targets(np.tile(classes, 3))
     if len(classes) < 2:
         hint = ". In a stream, give all with partial_fit(X, y, classes=...)"
         raise ValueError(

@@ -28,7 +28,7 @@ from quapy_nemsis import (
     save,
 )
 from quapy_nemsis import OnePassMiniBatchClassifier as MiniBatch
-from tests.conftest import ROOT, make_points
+from tests.conftest import ROOT, make_classes, make_points
 
 csr = scipy.sparse.csr_matrix
 #: Every condition that a file can hold: a learner, and how many rows it learns, of which form, by which method.
@@ -49,13 +49,49 @@ CONDITIONS = {
     "svmperf planes": (SVMPerfClassifier(BAKLD(0.5), C=10.0, warm_start=True), 99, csr, "fit"),
     "can": (CANClassifier("cq", radius=3.0, tol=1e-3), 99, np.array, "fit"),
 }
+#: The same for three classes.
+CLASS_CONDITIONS = {
+    "nemsis classes": (
+        *(NEMSISClassifier("q", n_passes=1, record_every=50, class_weight={2: 3.0}), 215),
+        *(np.array, "fit"),
+    ),
+    "nemsis classes steps": (
+        *(NEMSISClassifier("bakld", reward="hinge", estimates="surrogate", eta0=0.5), 99),
+        *(np.float32, "partial_fit"),
+    ),
+    "nemsis classes choosing": (NEMSISClassifier("kld"), 215, csr, "partial_fit"),
+    "scan classes level": (SCANClassifier(eta0=0.3), 110, csr, "partial_fit"),
+    "scan classes choosing": (SCANClassifier("bk"), 215, np.array, "partial_fit"),
+    "can classes": (CANClassifier("cq", radius=3.0, tol=1e-3), 99, np.array, "fit"),
+}
+EVERY = CONDITIONS | CLASS_CONDITIONS
+#: Files of older versions.
+OLD_FILES = [(1, "nemsis-columns"), (1, "scan-level"), (1, "minibatch-csr"), (1, "svmperf-q")]
+OLD_FILES += [(2, "nemsis-columns"), (2, "scan-choosing")]
+#: Conditions whose arrays are like those of another.
+ALIKE = ("nemsis steps", "nemsis chosen", "scan", "svmperf")
+ALIKE += ("nemsis classes steps", "scan classes choosing")
 
 
-def made(condition, labels=(False, True)):
-    learner, n, container, method = CONDITIONS[condition]
-    X, y = make_points(n=n)
+def points_for(condition, n, seed=0):
+    """Rows and labels, False and True or 0 to 2, such as a condition learns."""
+    return (make_classes if condition in CLASS_CONDITIONS else make_points)(n=n, seed=seed)
+
+
+def named(condition, y):
+    """Labels as texts."""
+    return np.array(["high", "low", "middle"] if condition in CLASS_CONDITIONS else ["no", "yes"])[
+        y.astype(int)
+    ]
+
+
+def made(condition, text=False):
+    learner, n, container, method = EVERY[condition]
+    X, y = points_for(condition, n)
     learner = pickle.loads(pickle.dumps(learner))
-    return getattr(learner, method)(container(X), np.array(labels)[y.astype(int)])
+    if text and getattr(learner, "class_weight", None):
+        learner.class_weight = {"middle": 3.0}
+    return getattr(learner, method)(container(X), named(condition, y) if text else y)
 
 
 def put(entry, place=...):
@@ -111,7 +147,7 @@ def array_forgeries(arrays):
 
 
 def header_forgeries(header):
-    """Every entry of the header of version 2 changed."""
+    """Every entry of the header changed."""
     for key, odd in itertools.product(
         ("class", "parameters", "extra"), [*ODD, "Popen", "SVMPerfClassifier"]
     ):
@@ -135,17 +171,25 @@ def use(learner):
         assert np.isin(learner.predict(X), learner.classes_).all()
         if hasattr(learner, "predict_proba"):
             posteriors = learner.predict_proba(X)
+            assert posteriors.shape == (70, len(learner.classes_))
             assert ((posteriors >= 0) & (posteriors <= 1)).all()
         with contextlib.suppress(ValueError):
-            getattr(learner, "partial_fit", learner.fit)(X, learner.classes_[y.astype(int)])
+            codes = (
+                y.astype(int)
+                if len(learner.classes_) == 2
+                else np.arange(70) % len(learner.classes_)
+            )
+            getattr(learner, "partial_fit", learner.fit)(X, learner.classes_[codes])
 
 
 def restored(path, header, arrays):
     """What `load` does once the digest is found to match."""
     content = persistence.CONTENT[header["version"]](header)
     with persistence._refused(path, "does not hold a learner of this package"):
-        if header["version"] == 1:
+        if header["version"] < 2:
             content, arrays = persistence.from_version1(content, arrays)
+        if header["version"] < 3:
+            content, arrays = persistence.from_version2(content, arrays)
         return persistence._restored(content, arrays)[0]
 
 
@@ -165,18 +209,26 @@ def opened(path):
 def cases(path):
     """Names, headers and arrays of all forgeries."""
     files = {}
-    for name in CONDITIONS:
+    for name in EVERY:
         save(made(name), path)
         files[name] = opened(path)
-    for one, other in itertools.permutations(CONDITIONS, 2):
+    for one, other in itertools.permutations(EVERY, 2):
         yield f"{one} with the arrays of {other}", files[one][0], files[other][1]
-    for name in ("nemsis-columns", "scan-level", "minibatch-csr", "svmperf-q"):
-        files[name] = opened(ROOT / "tests" / "golden" / "version1" / f"{name}.npz")
+    for version, name in OLD_FILES:
+        found = opened(ROOT / "tests" / "golden" / f"version{version}" / f"{name}.npz")
+        files[f"version {version} {name}"] = found
     for name, (header, arrays) in files.items():
-        if name not in ("nemsis steps", "nemsis chosen", "scan", "svmperf"):
+        if name not in ALIKE:
             for how, found in array_forgeries(arrays):
                 yield f"{name}: {how}", header, found
-        if name in ("nemsis", "scan level", "batch dense", "svmperf planes", "can"):
+        if name in (
+            "nemsis",
+            "scan level",
+            "batch dense",
+            "svmperf planes",
+            "can",
+            "nemsis classes",
+        ):
             for how, found in header_forgeries(header):
                 yield f"{name}: {how}", found, arrays
 

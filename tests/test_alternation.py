@@ -22,9 +22,9 @@ from tests.conftest import make_points
 from tests.reference import alternation as reference
 from tests.test_convergence import SIZES, THEORY, gaps_to, population
 
-# The references take a step size and a radius: nothing is left to be chosen.
-NEMSISClassifier = partial(NEMSISClassifier, eta0=0.1, radius=np.inf)
-SCANClassifier = partial(SCANClassifier, eta0=0.1, radius=np.inf)
+# The references take a reward, a step size and a radius: nothing is left to be chosen.
+NEMSISClassifier = partial(NEMSISClassifier, reward="hinge", eta0=0.1, radius=np.inf)
+SCANClassifier = partial(SCANClassifier, reward="hinge", eta0=0.1, radius=np.inf)
 
 
 def slow_scan(X, y, learner):

@@ -213,9 +213,9 @@ def test_a_rare_class_is_in_the_sample(monkeypatch):
         again = ours.fit(NEMSISClassifier("q", random_state=0), *arrays(X, y, 1000))
     np.testing.assert_array_equal(found.coef_, again.coef_)
     points = found.calibration_
-    assert points.positive.sum() == min(10, y.sum())
+    assert points.labels.sum() == min(10, y.sum())
     # The sample has more of the class than the data, its posteriors have not.
-    share = points.weights[points.positive].sum() / points.weights.sum()
+    share = points.weights[points.labels].sum() / points.weights.sum()
     assert share == pytest.approx(y.mean())
 
 

@@ -9,6 +9,7 @@ from quapy_nemsis._kernels.batch import add, score
 from quapy_nemsis._kernels.level import SUMS, level
 from quapy_nemsis._kernels.nemsis import NUMBERS, OPTIONS, nemsis
 from quapy_nemsis._kernels.rows import as_rows
+from quapy_nemsis.learners.state import UNWEIGHTED
 from quapy_nemsis.measures import MEASURES, Functions, NestedMeasure, PseudoMeasure
 from quapy_nemsis.measures.contract import (
     BY_RECALL,
@@ -27,19 +28,19 @@ values, _, gradient = get_measure("ba").functions
 CALLBACK = measure_callback(values, gradient, True, 1)
 
 
-def run_nemsis(rows, order, positive, width):
+def run_nemsis(rows, order, positive, width, weights=UNWEIGHTED):
     tables = [np.zeros((1, width)) for _ in range(3)]
     options, numbers = np.zeros(1, OPTIONS), np.zeros(1, NUMBERS.dtype)
     numbers["scale"] = 1.0
     taken = np.zeros(1, dtype=np.int64)
     asks = np.zeros((1, THETA + 1))
-    nemsis(rows, order, positive, CALLBACK.address, asks, options, *tables, numbers, taken)
+    nemsis(rows, order, positive, weights, CALLBACK.address, asks, options, *tables, numbers, taken)
 
 
-def run_level(rows, order, positive, width):
-    weights, sums = np.zeros((1, width)), np.zeros(1, SUMS.dtype)
+def run_level(rows, order, positive, width, weights=UNWEIGHTED):
+    model, sums = np.zeros((1, width)), np.zeros(1, SUMS.dtype)
     taken = np.zeros(1, dtype=np.int64)
-    level(rows, order, positive, 0, True, 1.0, weights, np.zeros(1), sums, taken)
+    level(rows, order, positive, weights, 0, True, 1.0, model, np.zeros(1), sums, taken)
 
 
 def run_score(rows, order, positive, width):
@@ -66,6 +67,10 @@ def test_kernels_refuse_what_does_not_fit_the_rows(kernel, container):
     if kernel in (run_nemsis, run_level):
         with pytest.raises(ValueError, match="one label for each of the 40 rows"):
             kernel(rows, order, Y[:39], 5)
+        kernel(rows, order, Y, 5, np.ones(40))
+        for n in (1, 39, 41):
+            with pytest.raises(ValueError, match="one weight for each of the 40 rows, or none"):
+                kernel(rows, order, Y, 5, np.ones(n))
 
 
 def forge(part, change):

@@ -66,7 +66,7 @@ def test_what_all_started_from_counts_once(learner):
     whole = merge(parts, base)
     assert whole.t_ == 600
     positives = whole.state_.rates().p * whole.state_.steps
-    expected = sum(part.state_.counted()[0] for part in parts) - base.state_.counted()[0]
+    expected = sum(part.state_.tally()[0, 1] for part in parts) - base.state_.tally()[0, 1]
     assert positives == pytest.approx(expected)
     # A part without points of its own has no say.
     idle = stream(learner, X[:200], y[:200])
@@ -130,7 +130,7 @@ def test_points_to_calibrate_on_count_once():
     points = merge(parts, base).calibration_
     expected = [base, *parts]
     cuts = [slice(None), slice(1000, None), slice(1000, None)]
-    for name in ("scores", "positive", "weights"):
+    for name in ("scores", "labels", "weights"):
         each = [
             getattr(one.calibration_, name)[cut] for one, cut in zip(expected, cuts, strict=True)
         ]

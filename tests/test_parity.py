@@ -11,8 +11,8 @@ from quapy_nemsis import NEMSISClassifier, get_measure
 from tests.conftest import make_points
 from tests.reference import nemsis as reference
 
-# The references take a step size and a radius: nothing is left to be chosen.
-NEMSISClassifier = partial(NEMSISClassifier, eta0=0.1, radius=np.inf)
+# The references take a reward, a step size and a radius: nothing is left to be chosen.
+NEMSISClassifier = partial(NEMSISClassifier, reward="hinge", eta0=0.1, radius=np.inf)
 
 
 MEASURES = ["kld", "bakld:0.3", "q", "q:2", "nss", "ba", "gmean", "hmean", "qmean"]

@@ -25,7 +25,7 @@ from quapy_nemsis import (
     save,
 )
 from tests.conftest import ROOT, make_points
-from tests.forging import CONDITIONS, WRONG, forged, made, opened, put
+from tests.forging import EVERY, WRONG, forged, made, named, opened, points_for, put
 
 
 def assert_same(first, second):
@@ -38,17 +38,18 @@ def assert_same(first, second):
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_learner_comes_back_as_it_was_and_goes_on(condition, tmp_path):
-    path, labels = tmp_path / "learner.npz", ("no", "yes")
-    save(CONDITIONS[condition][0], path)  # not fitted
-    assert repr(load(path)) == repr(CONDITIONS[condition][0])
-    learner = made(condition, labels)
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize("condition", EVERY)
+def test_a_learner_comes_back_as_it_was_and_goes_on(condition, text, tmp_path):
+    path = tmp_path / "learner.npz"
+    save(EVERY[condition][0], path)  # not fitted
+    assert repr(load(path)) == repr(EVERY[condition][0])
+    learner = made(condition, text)
     save(learner, path)
     again = load(path)
     assert_same(again, learner)
-    X, y = make_points(n=250, seed=1)
-    y = np.array(labels)[y.astype(int)]
+    X, y = points_for(condition, 250, seed=1)
+    y = named(condition, y) if text else y
     for _ in range(2):
         np.testing.assert_array_equal(again.predict(X), learner.predict(X))
         if hasattr(learner, "predict_proba"):
@@ -240,7 +241,7 @@ class Trap:
         return os.abort, ()
 
 
-HEADER = {"format": "quapy-nemsis", "version": 2, "written_by": "9.9", "digest": "0"}
+HEADER = {"format": "quapy-nemsis", "version": 3, "written_by": "9.9", "digest": "0"}
 HEADER |= {"class": "NEMSISClassifier", "parameters": {}, "extra": None}
 
 
@@ -268,15 +269,16 @@ def head(**changes):
         ("is broken.* not a file of quapy-nemsis", {"header": head(format="other")}),
         ("is broken.*compressed", {"compression": zipfile.ZIP_DEFLATED, "header": head()}),
         (
-            "version 3, written by quapy-nemsis 9.9, .* up to 2: install",
-            {"header": head(version=3)},
+            "version 4, written by quapy-nemsis 9.9, .* up to 3: install",
+            {"header": head(version=4)},
         ),
         *(
             ("was changed or damaged: there is no format version", {"header": head(version=found)})
-            for found in (0, -1, "2", 1.0, True, None)
+            for found in (0, -1, "3", 1.0, True, None)
         ),
         ("was changed or damaged: its digest does not match", {"header": head()}),
         ("was changed or damaged", {"header": head(version=1)}),
+        ("was changed or damaged", {"header": head(version=2)}),
         *(
             (r"^\S+ (is|was|does)", {"header": npy(np.array(tree.replace("DEEP", deep)))})
             for tree in (json.dumps(HEADER).replace("{}", "DEEP"), "DEEP")
@@ -309,9 +311,11 @@ def test_whatever_is_forged_it_is_refused_or_a_learner_that_works(tmp_path):
     [
         ("nemsis", "coef", lambda a: a[0], "'coef' has the wrong shape .6,. or type float64"),
         ("nemsis", "state.v", lambda a: None, "the array 'v' is missing"),
-        ("nemsis", "state.numbers", put(2.5, 0), "its number of points of a class is"),
-        ("nemsis", "state.numbers", put(1e9, 2), "of a class cannot have rewards of 1000000000.0"),
-        ("nemsis", "calibration.positive", WRONG["bytes"], "neither True nor False"),
+        ("nemsis", "state.numbers", put(2.5, 0), "its number of points is 2.5, and their weight"),
+        ("nemsis", "state.numbers", put(0.0, 0), "its number of points is 0.0, and their weight"),
+        ("nemsis", "state.numbers", put(2000.0, 2), "its number of points of a class is -"),
+        ("nemsis", "state.numbers", put(1e9, 3), "of a class cannot have rewards of 1000000000.0"),
+        ("nemsis", "calibration.labels", WRONG["bytes"], "neither True nor False"),
         ("nemsis", "calibration.weights", put(0), "calibration points are not positive"),
         ("scan level", "state.left", put(-1), "'left' is -1"),
         ("scan level", "state.levels", lambda a: np.ones(99), "fewer points than its levels need"),
@@ -321,6 +325,52 @@ def test_whatever_is_forged_it_is_refused_or_a_learner_that_works(tmp_path):
         ("batch csr", "state.indices", put(6), "indices of a sparse matrix must be from 0 to 5"),
         ("svmperf planes", "planes.gram", put(0.5), "the products of its cutting planes"),
         ("can", "stranger", lambda a: np.zeros(3), "there is an unexpected array 'stranger'"),
+        ("nemsis classes", "coef", lambda a: a[:2], "'coef' has the wrong shape .2, 6."),
+        ("nemsis classes", "classes", lambda a: a[[0, 2, 1]], "not sorted labels"),
+        ("nemsis classes", "classes", lambda a: a[[0, 1, 1]], "not sorted labels"),
+        ("nemsis classes", "classes", lambda a: a[:2], "'coef' has the wrong shape .3, 6."),
+        ("nemsis classes", "intercept", lambda a: a[:1], "'intercept' has the wrong shape"),
+        ("nemsis classes", "state.v", lambda a: a.T, "'v' has the wrong shape .6, 3."),
+        ("nemsis classes", "state.numbers", lambda a: a[:-1], "'numbers' has the wrong shape"),
+        ("nemsis classes", "state.numbers", put(1e6, 1), "classes do not add up to 1000000.0"),
+        ("nemsis classes", "state.numbers", put(-1.0, 8), "number of points of a class is -1.0"),
+        ("nemsis classes", "state.numbers", put(1e6, 11), "cannot have rewards of 1000000.0"),
+        ("nemsis classes", "state.numbers", put(1e6, 14), "predicted points do not add up to"),
+        ("nemsis classes", "calibration.labels", put(3, 0), "labels that are not among its"),
+        ("nemsis classes", "calibration.labels", put(-1, 0), "labels that are not among its"),
+        ("nemsis classes", "calibration.labels", lambda a: a > 0, "'labels' has the wrong shape"),
+        (
+            "nemsis classes",
+            "calibration.scores",
+            lambda a: a[:, :2],
+            "'scores' has the wrong shape",
+        ),
+        ("nemsis classes", "calibration.scores", lambda a: a[:, 0], "'scores' has the wrong shape"),
+        ("nemsis classes", "history.R", lambda a: a[:, :2], "'R' has the wrong shape .4, 2."),
+        ("nemsis classes", "history.q", lambda a: a[..., None], "'q' has the wrong shape"),
+        ("nemsis classes", "history.value", lambda a: a[:-1], "differ in length"),
+        ("nemsis classes choosing", "state.marks", put(500), "its windows start after the points"),
+        ("nemsis classes choosing", "state.marks", lambda a: a[..., :2], "'marks' has the wrong"),
+        ("nemsis classes choosing", "state.marks", put(5.0, (1, 0, 2, 1)), "do not add up to"),
+        ("nemsis classes choosing", "state.0.v", lambda a: a[:2], "'v' has the wrong shape"),
+        (
+            "nemsis classes choosing",
+            "state.0.numbers",
+            put(1e3, 8),
+            "predicted points do not add up",
+        ),
+        (
+            "scan classes level",
+            "state.weights",
+            lambda a: a[:2],
+            "evaluates has a different number",
+        ),
+        ("scan classes level", "state.weights", lambda a: a[0], "evaluates has a different number"),
+        ("scan classes level", "state.intercept", lambda a: a[:2], "'intercept' has the wrong"),
+        ("scan classes level", "state.sums", lambda a: a[:-3], "'sums' has the wrong shape"),
+        ("scan classes level", "state.sums", put(-1.0, 0), "number of points of a class is -1.0"),
+        ("scan classes level", "state.sums", put(7e5, 8), "predicted points do not add up to"),
+        ("can classes", "coef", lambda a: a[:1], "'coef' has the wrong shape"),
     ],
 )
 def test_what_is_refused_is_named(condition, name, wrong, message, tmp_path):

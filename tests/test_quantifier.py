@@ -95,7 +95,7 @@ def test_is_an_aggregative_quantifier_that_counts(train):
     np.testing.assert_allclose(quantifier.aggregate(labels), counted)
     np.testing.assert_allclose(quantifier.aggregate(np.array([1, 1, 0, 1])), [0.25, 0.75])
     np.testing.assert_array_equal(quantifier.classes_, [0, 1])
-    assert quantifier.pos_label == 1
+    assert SVMPerf(C=1.0).fit(X, y).pos_label == 1  # a quantifier of two classes only
     classifier = NEMSISClassifier("kld", random_state=0).fit(X, y)
     np.testing.assert_array_equal(quantifier.classifier.coef_, classifier.coef_)
     assert abs(counted[1] - y.mean()) < 0.01
@@ -214,8 +214,9 @@ def test_streams(method, train):
 
 def test_bad_input_is_the_learners_to_explain(train):
     X, y = train
-    with pytest.raises(ValueError, match=r"Only binary .*newOneVsAll"):
-        NEMSIS().fit(X, np.arange(len(y)) % 3)
+    for quantifier in (SVMPerf(), SVMKLD(), OnePassMiniBatch()):
+        with pytest.raises(ValueError, match=r"Only binary .*NEMSIS, SCAN or CAN in QuaPy"):
+            quantifier.fit(X, np.arange(len(y)) % 3)
     with pytest.raises(ValueError, match="eta0 must be positive; got -1"):
         NEMSIS(eta0=-1).fit(X, y)
 

@@ -563,7 +563,9 @@ def test_what_would_fail_at_the_first_checkpoint_fails_before(tmp_path):
     with pytest.raises(ValueError, match="eta0 must be"):
         fit_stream(NEMSISClassifier(eta0=-1.0), from_iterable(chunks), classes=[False, True])
     with pytest.raises(ValueError, match="classes"):
-        fit_stream(NEMSISClassifier(eta0=1.0), from_iterable(chunks), classes=[1, 2, 3])
+        fit_stream(OnePassMiniBatchClassifier(), from_iterable(chunks), classes=[1, 2, 3])
+    with pytest.raises(ValueError, match="needs two classes or more"):
+        fit_stream(NEMSISClassifier(eta0=1.0), from_iterable(chunks), classes=[1])
     for name in ("window", "patience", "max_rows", "every_rows"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1; got 0"):
             fit_stream(NEMSISClassifier(), chunks_of(X, y), classes=[False, True], **{name: 0})

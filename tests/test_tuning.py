@@ -20,7 +20,13 @@ from quapy_nemsis import (
     get_measure,
 )
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis.learners.calibration import Calibration, fit_platt, sample_of_classes
+from quapy_nemsis.learners.calibration import (
+    Calibration,
+    TwoClassCalibration,
+    fit_platt,
+    sample_of_classes,
+)
+from quapy_nemsis.learners.state import UNWEIGHTED, Data
 from quapy_nemsis.learners.tuning import STREAM_STEP_SIZES, CandidateScores, candidates
 from tests.conftest import make_points
 
@@ -83,16 +89,22 @@ def test_the_grid_follows_the_scale():
         assert (same.eta0, same.radius) == pytest.approx((one.eta0, one.radius))
 
 
+def two_class_scores(positives, negatives, hits_pos, hits_neg):
+    """Scores of candidates on one fold: what is not found in its class is counted for the other."""
+    members, hits = np.array([negatives, positives]), np.column_stack([hits_neg, hits_pos])
+    counted = hits + (members - hits)[:, ::-1]
+    return CandidateScores(members[np.newaxis], hits[np.newaxis], counted[np.newaxis])
+
+
 def test_ties_of_a_count_are_broken_by_ba():
     """Counts of two candidates are right within noise: the one that classifies wins; a wrong count does not."""
-    hits_pos, hits_neg = np.array([100.0, 260.0, 290.0]), np.array([505.0, 655.0, 400.0])
-    found = CandidateScores(300.0, 700.0, hits_pos, hits_neg)
+    found = two_class_scores(300.0, 700.0, [100.0, 260.0, 290.0], [505.0, 655.0, 400.0])
     ranking = found.ranking(NegKLD())
     assert np.argmax(ranking) == 1
     assert ranking[2] == -np.inf
     assert np.argmax(found.values(NegKLD())) in (0, 1)
     assert np.argmax(found.ranking(QMeasure())) == 1
-    error, deviation = CandidateScores(2.0, 2.0, np.array([2.0]), np.array([1.0])).count_errors()
+    error, deviation = two_class_scores(2.0, 2.0, [2.0], [1.0]).count_errors()
     assert error[0] == 0.25
     assert deviation[0] == pytest.approx(np.std([0, 0, 1, 0]) / 2)
 
@@ -108,7 +120,7 @@ def test_learners_side_by_side_are_what_they_are_alone(learner, container, n):
         for eta0, radius in [(0.1, np.inf), (1.0, 0.5), (1e308, np.inf), (0.01, 3.0), (3.0, np.inf)]
     ]
     kind = learner.state_type
-    states = [kind.start(6, settings) for settings in candidates]
+    states = [kind.start(6, 2, settings) for settings in candidates]
     alone = [state.copy() for state in states]
     fine = kind.learn_together(states, rows, y, order[:301])
     assert fine == [True, True, False, True, True]
@@ -221,37 +233,39 @@ def test_calibration_of_few_points_and_of_many():
     scores = rng.uniform(-1.0, 1.0, size=200_000)
     true = np.where(scores < 0.0, 0.1, 0.4)
     positive = rng.random(200_000) < true
-    few = Calibration(scores[:900], positive[:900])
+    few = TwoClassCalibration(scores[:900], positive[:900])
     slope, offset = fit_platt(scores[:900], positive[:900])
     np.testing.assert_allclose(few.posterior(scores), expit(slope * scores + offset))
-    rows, weights = sample_of_classes(positive, rng)
+    rows, weights = sample_of_classes(Data(scores, positive, 2), rng)
     assert len(rows) == 50_000 + positive.sum() < 100_000
     assert weights.sum() == pytest.approx(200_000)
-    many = Calibration(scores[rows], positive[rows], weights)
+    many = TwoClassCalibration(scores[rows], positive[rows], weights)
     inner = np.abs(np.abs(scores) - 0.5) < 0.4
     assert np.abs(many.posterior(scores) - true)[inner].max() < 0.03
-    assert np.abs(Calibration(scores, positive).posterior(scores) - true)[inner].max() < 0.03
+    assert (
+        np.abs(TwoClassCalibration(scores, positive).posterior(scores) - true)[inner].max() < 0.03
+    )
     assert 0.0 < many.posterior(np.array([-9.0]))[0] <= many.posterior(np.array([9.0]))[0] < 1.0
     # A stream looks at the latest points only.
-    late = few.extended(-scores[:5000], positive[:5000], None)
+    late = Calibration.latest(few, -scores[:5000], positive[:5000], UNWEIGHTED, None)
     assert len(late.scores) == 4096
     assert (np.diff(late.posterior(np.linspace(-1, 1, 50))) >= 0).all()
-    assert len(few.extended(scores[:1], positive[:1], None).scores) == 901
+    assert len(Calibration.latest(few, scores[:1], positive[:1], UNWEIGHTED, None).scores) == 901
 
 
 def test_the_threshold_in_posterior_terms():
     X, positive = make_points(n=900, share=0.2)
     scores = NEMSISClassifier("q", random_state=0).fit(X, positive).decision_function(X)
-    few = Calibration(scores, positive, measure=get_measure("ba"))
+    few = TwoClassCalibration(scores, positive, measure=get_measure("ba"))
     assert few.posterior(np.zeros(1))[0] == pytest.approx(positive.mean())
     # At perfect rates a measure that only counts has no slope: it tells nothing.
-    counted = Calibration(scores, positive, measure=get_measure("kld"))
-    plain = Calibration(scores, positive)
+    counted = TwoClassCalibration(scores, positive, measure=get_measure("kld"))
+    plain = TwoClassCalibration(scores, positive)
     np.testing.assert_array_equal(counted.posterior(scores), plain.posterior(scores))
     # Missing a positive is thrice as bad: the tie is where the odds are a third of those for BA.
     uneven = NestedConcave(_sum, _thrice_P, _only_N)
     odds = positive.sum() / (3 * (~positive).sum())
-    at_zero = Calibration(scores, positive, measure=uneven).posterior(np.zeros(1))[0]
+    at_zero = TwoClassCalibration(scores, positive, measure=uneven).posterior(np.zeros(1))[0]
     assert at_zero == pytest.approx(odds / (1 + odds))
 
 

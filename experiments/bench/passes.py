@@ -231,7 +231,7 @@ def side_by_side(n_rows: int, repeats: int) -> BenchTable:
     def learn(measure: str, number: int) -> None:
         steps = [0.1] if number == 1 else np.geomspace(1e-3, 10.0, number).tolist()
         learners = (NEMSISClassifier(measure, **{**ONE, "eta0": step}) for step in steps)
-        states = [NemsisState.start(X.shape[1], learner.settings()) for learner in learners]
+        states = [NemsisState.start(X.shape[1], 2, learner.settings()) for learner in learners]
         NemsisState.learn_together(states, as_rows(X), y, order)
 
     title = f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"

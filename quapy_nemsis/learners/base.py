@@ -58,9 +58,10 @@ from quapy_nemsis.learners.tuning import (
     STREAM_STEP_SIZES,
     StreamTuner,
     Tuned,
+    fold_sizes,
     tune,
 )
-from quapy_nemsis.measures import Rates
+from quapy_nemsis.measures import Measure, Rates
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -264,7 +265,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
                 classes = self.checked_classes(labels)
             data = Data(X, encode(labels, classes), len(classes), weights)
             settings = self.settings(len(classes))
-            self._check_size(data)
+            self._check_size(data, settings.measure)
             n_passes = self.passes(X.shape[0], len(classes))
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
             tuned = tune(data, settings, self.state_type, n_passes, rng)
@@ -332,7 +333,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             data = Data(X, encode(labels, known), len(known), weights)
             settings = self.settings(len(known))
             if first:
-                self._check_size(data, stream=True)
+                self._check_size(data, settings.measure, stream=True)
                 state = self._start_stream(data, settings)
                 self.history_ = no_history(len(known))
                 self.tuning_ = {}
@@ -366,7 +367,9 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.tuning_ = state.details().get("tuning", self.tuning_)
         self.classes_ = classes
         weights, intercept = state.model()
-        self.coef_, self.intercept_ = np.atleast_2d(weights), np.atleast_1d(intercept)
+        # In C order, whatever rows were learned: the order of memory decides how scores of dense rows are rounded.
+        self.coef_ = np.ascontiguousarray(np.atleast_2d(weights))
+        self.intercept_ = np.atleast_1d(intercept)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
@@ -388,7 +391,8 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.resume_signature_ = tuple(signature)
         tuning = arrays.part("tuning")
         self.tuning_ = tuning.columns(("eta0", "radius", "value", "ba")) if tuning.arrays else {}
-        self.history_ = arrays.part("history").columns(tuple(no_history(arrays.n_classes)))
+        history = tuple(no_history(arrays.n_classes))
+        self.history_ = arrays.part("history").columns(history, per_class=("R", "q"))
         part, given = arrays.part("state"), self.settings(arrays.n_classes)
         settings = given.completed(self.eta0_, self.radius_)
         if len(signature) != len(settings.resume_signature) or not self.eta0_ > 0 < self.radius_:
@@ -406,17 +410,20 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         options = {"dtype": FLOATS, "ensure_all_finite": not self.notices_nan}
         return checked_data(self, X, y, reset=reset, **options)
 
-    def _check_size(self, data: Data, stream: bool = False) -> None:
+    def _check_size(self, data: Data, measure: Measure, stream: bool = False) -> None:
         """Refuse weights that do not fit into memory, before it is taken."""
         steps = len(STREAM_STEP_SIZES if stream else STEP_SIZES) if self.eta0 == AUTO else 1
         radii = len(RADII) if self.radius == AUTO and not stream else 1
         n_learners, width = steps * radii, data.X.shape[1]
         n_models = 1 if data.n_classes == 2 else data.n_classes
-        advice = "use fewer classes or features"
+        advice, n_states = "use fewer classes or features", 2
         if n_learners > 1:
             advice += ", or give eta0 and radius, so that there is one learner and not several"
+            # Learners that learn together are copied into one table. The next chunk of a stream copies them once more.
+            n_folds = 1 if stream else fold_sizes(data, measure.prevalence_only)[1]
+            n_states = n_learners * (n_folds + 1 + stream)
         check_memory(
-            8 * 3 * (n_learners + 1) * n_models * width,
+            8 * 3 * n_states * n_models * width,
             f"the weights of {data.n_classes:,} classes and {width:,} features in {n_learners} learners",
             advice,
         )
@@ -551,7 +558,7 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         self
             The learner.
         """
-        if isinstance(self.class_weight, str):
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise ValueError(
                 f"class_weight={self.class_weight!r} needs all rows, and partial_fit sees a part: give a dict, such "
                 "as that of sklearn.utils.compute_class_weight on a sample"

@@ -294,13 +294,15 @@ class Arrays:
             raise ValueError(f"{name!r} contains Python objects")
         return self.take(name, *shape, types=(found.dtype.type,))
 
-    def columns(self, names: tuple[str, ...]) -> dict[str, list[Any]]:
-        """Take out columns of numbers of equal length, as a list for each name."""
-        numbers = (np.float64, np.int64, np.int32)
-        columns = {
-            name: self.take(name, *[None] * self.arrays.get(name, np.zeros(0)).ndim, types=numbers)
-            for name in names
-        }
+    def columns(
+        self, names: tuple[str, ...], per_class: tuple[str, ...] = ()
+    ) -> dict[str, list[Any]]:
+        """Take out columns of equal length, as a list for each name: of numbers or, per class, of rows of numbers."""
+        numbers, columns = (np.float64, np.int64, np.int32), {}
+        for name in names:
+            # A column without entries does not tell how many numbers they would have.
+            wide = name in per_class and self.arrays.get(name, np.zeros(0)).size
+            columns[name] = self.take(name, None, *[self.n_classes] * bool(wide), types=numbers)
         self.finish()
         if len({len(column) for column in columns.values()}) > 1:
             raise ValueError(f"{', '.join(names)} differ in length")
@@ -413,8 +415,11 @@ def rates_of(tally: np.ndarray) -> Rates | ClassRates:
 
 
 def check_tally(tally: np.ndarray) -> None:
-    """Raise a ValueError for impossible class counts, or for sums of rewards (at most 1 each) that do not fit them."""
-    members, rewards, _ = tally
+    """Raise a ValueError for impossible class counts, or for sums of rewards (at most 1 each) that do not fit them.
+
+    Each point is predicted once, so that the predicted points add up to the points.
+    """
+    members, rewards, predicted = tally
     for count, sum_of_rewards in zip(members.tolist(), rewards.tolist(), strict=True):
         if not 0 <= count < MOST:
             raise ValueError(f"its number of points of a class is {count}")
@@ -422,6 +427,9 @@ def check_tally(tally: np.ndarray) -> None:
             raise ValueError(
                 f"its {count} points of a class cannot have rewards of {sum_of_rewards}"
             )
+    total = members.sum()
+    if not abs(predicted.sum() - total) <= 1e-6 * max(total, np.abs(rewards).sum(), 1.0):
+        raise ValueError(f"its predicted points do not add up to {total}")
 
 
 def averaged(steps: int, average: int) -> tuple[int, int]:

@@ -216,16 +216,21 @@ class _Fold(Generic[S]):
         self.states = {k: state for k, state in self.states.items() if k in kept}
 
 
-def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
-    """Make folds that each hold out a fifth of the rows, as many as the evaluation needs."""
+def fold_sizes(data: Data, prevalence_only: bool) -> tuple[int, int]:
+    """How many rows `tune` uses, and how many folds it makes of them, as many as the evaluation needs."""
     least = _HELD_PREVALENCE_ONLY if prevalence_only else _HELD_LEAST
     wanted = int(min(max(_HELD_RARE / data.rarest(), least), _HELD_MOST))
-    used = rng.permutation(len(data.labels))[: _MOST_ROWS + wanted]
+    n_used = min(len(data.labels), _MOST_ROWS + wanted)
+    n_folds = min(max(round(wanted * _FIFTHS / n_used), 1), _FIFTHS)
+    return n_used, min(n_folds, 2) if n_used > _SMALL else n_folds
+
+
+def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
+    """Make folds that each hold out a fifth of the rows."""
+    n_used, n_folds = fold_sizes(data, prevalence_only)
+    used = rng.permutation(len(data.labels))[:n_used]
     # Each fold takes every fifth row of the rows sorted by class, so that all have the same shares of the classes.
     used = used[np.argsort(data.labels[used], kind="stable")]
-    n_folds = min(max(round(wanted * _FIFTHS / len(used)), 1), _FIFTHS)
-    if len(used) > _SMALL:
-        n_folds = min(n_folds, 2)
     rows, fifth = as_rows(data.X), np.arange(len(used)) % _FIFTHS
     return [_Fold(data, rows, used, fifth == k) for k in range(n_folds)]
 
