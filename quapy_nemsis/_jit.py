@@ -251,15 +251,21 @@ def callback(function: Callable, fastmath: Any = False) -> Any:
     """Compile ``function(pointer)``, which takes a pointer to float64, to a C function; kernels take its ``address``.
 
     Keep the returned object for as long as a kernel uses the address. Compiled code is kept on disk only if all of the
-    source belongs to this package, because numba would not notice a change in a user's source.
+    source belongs to this package, because numba would not notice a change in a user's source. Arithmetic of users is
+    never reordered: math.isfinite, for example, would then always be true.
     """
     signature = types.void(types.CPointer(types.float64))
+    ours = _is_ours(function)
 
     def build(cached: bool) -> Any:
-        options = {"nopython": True, "error_model": "numpy", "fastmath": fastmath}
+        options = {
+            "nopython": True,
+            "error_model": "numpy",
+            "fastmath": fastmath if ours else False,
+        }
         return numba.cfunc(signature, cache=cached, **options)(function)
 
-    return _with_cache(build) if _is_ours(function) else build(False)
+    return _with_cache(build) if ours else build(False)
 
 
 def _is_ours(thing: Any) -> bool:

@@ -12,12 +12,11 @@ from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis.learners.state import UNWEIGHTED
 from quapy_nemsis.measures import MEASURES, Functions, NestedMeasure, PseudoMeasure
 from quapy_nemsis.measures.contract import (
-    BY_RECALL,
+    CLASSES,
     HEAD,
     N_BLOCKS,
-    POSITIVE,
     THETA,
-    ZETA2_BY_COUNT,
+    class_asks,
     measure_callback,
     place,
 )
@@ -173,4 +172,12 @@ def test_the_memory_is_laid_out_for_any_number_of_classes():
         places = [place(block, label, K) for block in range(N_BLOCKS) for label in range(K)]
         assert places == list(range(HEAD, HEAD + N_BLOCKS * K))
     assert place(N_BLOCKS) == THETA
-    assert place(BY_RECALL, POSITIVE) < place(ZETA2_BY_COUNT)
+
+
+def test_the_table_of_several_classes_has_room_for_all():
+    for K, thetas in ((3, np.ones((2, 1))), (26, np.ones((1, 5))), (3, np.ones((1, 40)))):
+        asks = class_asks(K, thetas)
+        assert asks.shape[2] >= max(K, HEAD + thetas.shape[1])
+        assert (asks[:, 0, CLASSES] == K).all()
+        assert (asks[:, 0, HEAD : HEAD + thetas.shape[1]] == 1.0).all()
+        assert asks[:, 1:].sum() == 0.0

@@ -247,7 +247,7 @@ def _nemsis(
             for j in range(n):
                 f[j] = scale * f[j] + tallies[k, INTERCEPT, j]
                 finite += f[j]
-            if not math.isfinite(finite):
+            if not abs(finite) < math.inf:  # math.isfinite is no test where sums may be reordered
                 continue
             taken[k] = at + 1
             numbers[k, SIZES] += weight * min(square, 1.0)
@@ -411,7 +411,7 @@ def _level(rows, order, labels, weights, reward_kind, counts, bound, w, b, sums,
             for j in range(n):
                 f[j] += b[k, j]
                 finite += f[j]
-            if not math.isfinite(finite):
+            if not abs(finite) < math.inf:  # math.isfinite is no test where sums may be reordered
                 continue
             taken[k] = at + 1
             rival = _rival(f, own)

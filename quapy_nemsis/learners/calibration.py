@@ -23,7 +23,7 @@ _MOST_OF_A_CLASS = 50_000
 _SIGMOID_POINTS = 1000.0
 # For more than two classes: how many scores are used at most, to fit and to compare candidates, and the standard
 # deviation of the prior of the corrections of offsets.
-_MOST_SCORES, _MOST_TO_COMPARE, _SPREAD = 400_000, 50_000, 0.3
+_MOST_SCORES, _MOST_TO_COMPARE, _SPREAD = 400_000, 50_000, 0.1
 
 
 class Points(NamedTuple):
