@@ -69,8 +69,8 @@ def literal(text: str, width: int = 34) -> str:
 
 def panels(n: int, width: float, height: float, columns: int, **shared: Any) -> list[Axes]:
     """Return the axes of a new figure, side by side in rows of some columns; the last row may be shorter."""
-    columns = min(n, columns)
     rows = math.ceil(n / columns)
+    columns = math.ceil(n / rows)
     # Half an inch each for what is around all panels: labels, and a title or a legend.
     size = max(width * columns, 6.0) + 0.5, height * rows + 0.5
     figure = Figure(figsize=size, layout="constrained")
