@@ -335,3 +335,12 @@ def test_posteriors_outlive_the_change_from_fit_to_a_stream(n):
     assert before.mean() == pytest.approx(y.mean(), abs=0.01)
     assert after.mean() == pytest.approx(y.mean(), abs=0.02)
     assert np.abs(after - before).mean() < 0.02
+
+
+@pytest.mark.parametrize("way", ["fit", "partial_fit"])
+def test_the_warning_of_scales_points_to_the_caller(way):
+    X, y = make_points(n=100)
+    X[:, 0] *= 1e6
+    with pytest.warns(UserWarning, match="very different scales") as caught:
+        getattr(NEMSISClassifier(), way)(X, y)
+    assert caught[0].filename == __file__

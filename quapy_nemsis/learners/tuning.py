@@ -249,7 +249,7 @@ def tune(
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
         return None
-    warn_of_scale(data.X, stacklevel=4)
+    warn_of_scale(data.X, stacklevel=5)
     every, measure = candidates(data.X, settings), settings.measure
     folds = _folds(data, measure.prevalence_only, rng)
     n_features, n_classes = data.X.shape[1], data.n_classes
