@@ -285,7 +285,7 @@ def _nemsis(
                 change = pull * (
                     f[own] - tallies[k, INTERCEPT, own] - f[rival] + tallies[k, INTERCEPT, rival]
                 )
-            if growth > 0.0:
+            if growth != 0.0:
                 norm2, scale_sum = numbers[k, NORM2], numbers[k, SCALE_SUM]
                 radius2 = 0.5 * options[k].radius * options[k].radius
                 over_scale = 1.0 / scale
@@ -331,10 +331,10 @@ def _nemsis(
             # Lines 7, 10, 12, 13: the estimates.
             reward = _counted_reward(logistic, counts, bound, f, s, own, rival, log_total)
             if not affine:
-                # The linearisation ζ + ∇ζ·(sample − estimate). The measure has answered with what is known before this
-                # point. Its sample of the recalls is reward/p for its class, and its sample of the counts is its mass;
-                # with (1 for its class − p)/(K − 1), whose mean is 0, the latter is that of the binary learner for K =
-                # 2.
+                # The linearisation ζ + ∇ζ·(sample − estimate), of which the measure has answered what is known before
+                # this point. The sample of the recalls is reward/p for the own class. The sample of the counts is the
+                # mass plus (1 for the own class − p)/(K − 1). That has the mean 0, and for K = 2 it makes the sample
+                # that of the binary learner.
                 first, second = asks[k, 0, ZETA1], asks[k, 0, ZETA2]
                 sample = reward / asks[k, SHARES, own]
                 first += asks[k, ZETA1_BY_RECALL, own] * sample

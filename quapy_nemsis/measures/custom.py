@@ -314,22 +314,21 @@ def _class_value(f: Callable, clamped: bool) -> Callable:
 def _class_differences(f: Callable) -> Callable:
     """Return a function that writes the central differences of f by R and by q."""
 
+    @jitable
+    def slopes(R, q, p, theta, moved, out):
+        # The array that is moved is R or q.
+        for j in range(len(moved)):
+            at = moved[j]
+            moved[j] = at + _H
+            above = f(R, q, p, theta)
+            moved[j] = at - _H
+            out[j] = (above - f(R, q, p, theta)) / (2.0 * _H)
+            moved[j] = at
+
     def gradient(R, q, p, eps, theta, by_R, by_q):
         R, q = _all_inside(R, eps), _all_inside(q, eps)
-        for j in range(len(R)):
-            at = R[j]
-            R[j] = at + _H
-            above = f(R, q, p, theta)
-            R[j] = at - _H
-            by_R[j] = (above - f(R, q, p, theta)) / (2.0 * _H)
-            R[j] = at
-        for j in range(len(q)):
-            at = q[j]
-            q[j] = at + _H
-            above = f(R, q, p, theta)
-            q[j] = at - _H
-            by_q[j] = (above - f(R, q, p, theta)) / (2.0 * _H)
-            q[j] = at
+        slopes(R, q, p, theta, R, by_R)
+        slopes(R, q, p, theta, q, by_q)
 
     return jitable(gradient)
 
