@@ -40,7 +40,7 @@ from quapy_nemsis._validation import (
     warn_of_scale,
 )
 from quapy_nemsis.learners.calibration import RECENT, Calibration, calibrate
-from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores
+from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores, scale_of
 from quapy_nemsis.learners.state import (
     AVERAGES,
     UNWEIGHTED,
@@ -623,11 +623,8 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         # a stream. One temperature can only fit scores of one scale.
         if len(self.classes_) == 2:
             return
-        sizes, scores = (
-            (np.linalg.norm(before), np.linalg.norm(self.coef_)),
-            self.calibration_.scores,
-        )
-        ratio = sizes[1] / sizes[0] if min(sizes) > 0.0 else 1.0
+        scores, old, new = self.calibration_.scores, scale_of(before), scale_of(self.coef_)
+        ratio = new / old if min(old, new) > 0.0 else 1.0
         if np.isfinite(ratio * np.abs(scores).max()):
             scores *= ratio
 
