@@ -41,6 +41,7 @@ from quapy_nemsis._validation import canonical, class_factors, encode, several_c
 from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.learners.base import no_history
 from quapy_nemsis.learners.calibration import calibrate
+from quapy_nemsis.learners.scores import scale_of
 from quapy_nemsis.learners.state import UNWEIGHTED, Data, State
 from quapy_nemsis.learners.tuning import tune
 from quapy_nemsis.merging import Learner
@@ -137,8 +138,8 @@ def prevalence(learner: Learner, X: Any) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (2,)
-        Estimated prevalence of `classes_[0]` and `classes_[1]`.
+    ndarray of shape (n_classes,)
+        Estimated prevalences, in the order of `classes_`.
     """
     check_is_fitted(learner)
     parts = [dask.delayed(_count)(part, learner) for part in _parts(X, "predict")]
@@ -271,6 +272,9 @@ def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: 
     learner.history_, learner.tuning_ = no_history(len(classes)), table
     learner.take_over(state, classes)
     held = None if tuned is None else tuned.held
+    if tuned is not None and held is not None and len(classes) > 2 and tuned.scale > 0.0:
+        # A merged model has made fewer steps than those that scored the held-out rows, and its scores are smaller.
+        held = held._replace(scores=held.scores * (scale_of(state.model()[0]) / tuned.scale))
     learner.calibration_ = calibrate(state, data, held, rng)
     if added:
         # The sample contains too many rows of rare classes; reweight the points so that the posteriors are right.

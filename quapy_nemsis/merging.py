@@ -10,6 +10,7 @@ import numpy as np
 
 from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.learners.calibration import Calibration
+from quapy_nemsis.learners.scores import scale_of
 from quapy_nemsis.learners.state import State
 
 Learner = NEMSISClassifier | SCANClassifier
@@ -57,7 +58,7 @@ def merge(learners: Sequence[L], base: L | None = None) -> L:
         states = [state.settled() for state in states]
         start = start.settled() if start is not None else None
     merged.take_over(states[0].merge(states, start), merged.classes_)
-    merged.calibration_ = _joined(learners, base)
+    merged.calibration_ = _joined(learners, base, merged.coef_)
     return merged
 
 
@@ -96,8 +97,11 @@ def _check(learners: Sequence[Learner], base: Learner | None) -> None:
         )
 
 
-def _joined(learners: Sequence[Learner], base: Learner | None) -> Calibration:
-    """Calibration on the points of all learners, preceded by the points of the base that all of them still keep."""
+def _joined(learners: Sequence[Learner], base: Learner | None, weights: np.ndarray) -> Calibration:
+    """Calibration on the points of all learners, preceded by the points of the base that all of them still keep.
+
+    With more than two classes, the scores of all points get the scale of the merged weights.
+    """
     parts = [learner.calibration_ for learner in learners]
     known = [0] * len(parts)
     if base is not None:
@@ -107,8 +111,13 @@ def _joined(learners: Sequence[Learner], base: Learner | None) -> Calibration:
     least = int(np.argmin(known))
     pieces = [(parts[least], slice(known[least]))]
     pieces += [(part, slice(n, None)) for part, n in zip(parts, known, strict=True)]
+    factors = [1.0] * len(pieces)
+    if len(weights) > 1 and scale_of(weights) > 0.0:
+        scales = [scale_of(learner.coef_) or 1.0 for learner in learners]
+        factors = [scale_of(weights) / scale for scale in (scales[least], *scales)]
+    scores = [part.scores[points] for part, points in pieces]
     return Calibration.of(
-        np.concatenate([part.scores[points] for part, points in pieces]),
+        np.concatenate([one * factor for one, factor in zip(scores, factors, strict=True)]),
         np.concatenate([part.labels[points] for part, points in pieces]),
         np.concatenate([part.weights[points] for part, points in pieces]),
         parts[0].measure,

@@ -24,6 +24,8 @@ few, several, many = (settings(max_examples=n) for n in (5, 50, 300))
 # ------------------------------------------------------------------- rows
 
 CLASSES = [False, True]
+#: The classes where there are more than two.
+FOUR = [0, 1, 2, 3]
 seeds = st.integers(0, 2**31 - 1)
 
 
@@ -39,13 +41,18 @@ class Points:
     rounded: bool
     seed: int
 
-    def rows(self):
-        """X and boolean y of both classes."""
+    def rows(self, classes=CLASSES):
+        """X, and y of all of the classes."""
         rng = np.random.default_rng(self.seed)
         y = rng.random(self.n) < self.share
         y[rng.choice(self.n, 2, replace=False)] = CLASSES
         X = self.size * rng.normal(size=(self.n, self.features))
         X[:, 0] += y
+        if classes is FOUR:  # divide each of both
+            half = rng.random(self.n) < self.share
+            X[:, 1] += half
+            y = 2 * y + half
+            y[rng.choice(self.n, 4, replace=False)] = FOUR
         X[rng.random(X.shape) > self.filled] = 0.0
         return np.round(X) if self.rounded else X, y
 
@@ -81,6 +88,7 @@ def cuttings(n, least=1, most=8):
 
 containers = st.sampled_from([np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csr_array])
 labels = st.sampled_from([[0, 1], [7, 3], [False, True], ["no", "yes"], ["above", "a"]])
+four_labels = st.sampled_from([[9, 1, -7, 3], [0.0, 1.0, 2.0, 4.0], ["d", "bb", "c", "a"]])
 ways = st.sampled_from(["fit", "partial_fit"])
 
 # ------------------------------------------------------------------- learners

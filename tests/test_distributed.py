@@ -16,7 +16,7 @@ from sklearn.base import clone
 from experiments.__main__ import main
 from quapy_nemsis import NEMSIS, CANClassifier, NEMSISClassifier, SCANClassifier, get_measure
 from quapy_nemsis.learners.nemsis import NemsisState
-from tests.conftest import make_points
+from tests.conftest import make_classes, make_points, true_posteriors
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array")
@@ -240,6 +240,80 @@ def test_what_is_refused():
     fitted = ours.fit(learner, *arrays(X, y, 100))
     with pytest.raises(ValueError, match="no rows to count"):
         ours.prevalence(fitted, [dask.delayed(X[:0])])
+
+
+# ----------------------------------------------------------------------- more than two classes
+
+CLASS_LEARNERS = [
+    NEMSISClassifier("q", n_passes=3, random_state=0),
+    NEMSISClassifier("bakld", eta0=0.5, radius=np.inf, n_passes=3, class_weight={"bee": 2.0}),
+    SCANClassifier("cq", n_passes=3, random_state=0),
+]
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+@pytest.mark.parametrize("learner", CLASS_LEARNERS, ids=str)
+def test_partitions_of_several_classes(learner):
+    X, y = make_classes(n=2000, d=4)
+    y = NAMES[y]
+    learner = clone(learner).set_params(random_state=0)
+    alone = clone(learner).fit(X[:1500], y[:1500])
+    one = ours.fit(learner, *arrays(X[:1500], y[:1500], 1500))
+    np.testing.assert_array_equal(one.coef_, alone.coef_)
+    found = ours.fit(learner, *arrays(X[:1500], y[:1500], 300))
+    assert found.coef_.shape == (3, 4)
+    assert found.t_ == alone.t_ == 4500
+    measure = get_measure(learner.measure)
+    scores = [measure.score(y[1500:], one.predict(X[1500:])) for one in (found, alone)]
+    assert scores[0] > scores[1] - 0.03
+    if learner.class_weight is None:
+        posteriors = found.predict_proba(X)
+        assert np.abs(posteriors - true_posteriors(X)).mean() < 0.05
+    rows = da.from_array(X, chunks=(300, 4))
+    predicted = ours.predict(found, rows).compute()
+    np.testing.assert_array_equal(predicted, found.predict(X))
+    shares = [np.mean(predicted == name) for name in NAMES]
+    np.testing.assert_allclose(ours.prevalence(found, rows), shares)
+    # Classes that only some partitions have.
+    order = np.argsort(y[:1500], kind="stable")
+    sorted_rows = ours.fit(learner, *arrays(X[order], y[order], 300))
+    assert sorted_rows.classes_.tolist() == NAMES.tolist()
+    assert np.isfinite(sorted_rows.predict_proba(X)).all()
+
+
+def test_sparse_partitions_of_several_classes():
+    X, y = make_classes(n=600, d=4)
+    learner = NEMSISClassifier("q", eta0=0.5, radius=np.inf, n_passes=2, random_state=0)
+    dense = ours.fit(learner, [(X[a : a + 200], y[a : a + 200]) for a in (0, 200, 400)])
+    rows = scipy.sparse.csr_matrix(X)
+    sparse = ours.fit(learner, [(rows[a : a + 200], y[a : a + 200]) for a in (0, 200, 400)])
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_balanced_classes_are_weighted_over_all_partitions():
+    X, y = make_classes(n=900, d=4)
+    learner = NEMSISClassifier("q", eta0=0.5, radius=np.inf, n_passes=2, random_state=0)
+    factors = dict(enumerate(900 / (3 * np.bincount(y))))
+    order = np.argsort(y, kind="stable")  # partitions with few classes
+    partitions = arrays(X[order], y[order], 300)
+    given = ours.fit(clone(learner).set_params(class_weight=factors), *partitions)
+    found = ours.fit(clone(learner).set_params(class_weight="balanced"), *partitions)
+    np.testing.assert_array_equal(found.coef_, given.coef_)
+    assert not np.array_equal(found.coef_, ours.fit(learner, *partitions).coef_)
+
+
+def test_a_rare_class_of_several_is_in_the_sample(monkeypatch):
+    monkeypatch.setattr(ours, "_SAMPLE", 100)
+    X, y = make_classes(n=3000, d=4, shares=(0.69, 0.305, 0.005))
+    assert 5 < (y == 2).sum() < 30
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ours.fit(NEMSISClassifier("q", n_passes=2, random_state=0), *arrays(X, y, 1000))
+    points = found.calibration_
+    assert (points.labels == 2).sum() >= min(10, (y == 2).sum())
+    # The sample has more of the class than the data, its posteriors have not.
+    shares = np.bincount(points.labels, points.weights) / points.weights.sum()
+    np.testing.assert_allclose(shares, np.bincount(y) / 3000, atol=1e-9)
 
 
 @pytest.fixture(scope="module")

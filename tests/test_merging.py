@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse
+from sklearn.base import clone
 
 from quapy_nemsis import (
     CANClassifier,
@@ -12,7 +14,8 @@ from quapy_nemsis import (
     get_measure,
     merge,
 )
-from tests.conftest import make_points
+from quapy_nemsis.learners.scan import ScanState
+from tests.conftest import make_classes, make_points
 
 LEARNERS = [
     NEMSISClassifier("q", eta0=0.3, radius=1.5),
@@ -186,3 +189,100 @@ def test_what_cannot_be_merged():
     ):
         with pytest.raises(ValueError, match="only equal ones can be merged"):
             merge([one, other])
+
+
+# ----------------------------------------------------------------------- more than two classes
+
+CLASS_LEARNERS = [
+    NEMSISClassifier("q", eta0=0.3, radius=1.5),
+    NEMSISClassifier("kld", reward="hinge", eta0=0.3, average="all"),
+    NEMSISClassifier("bakld", eta0=0.3, average="last", estimates="surrogate"),
+    SCANClassifier("cq", eta0=0.3, first_epoch=40),
+]
+
+
+def class_stream(learner, X, y, **options):
+    return clone(learner).partial_fit(X, y, classes=range(3), **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("learner", CLASS_LEARNERS, ids=str)
+def test_streams_of_several_classes_merge(learner, weighted):
+    X, y = make_classes(n=900, d=4)
+    weights = np.random.default_rng(0).choice([0.5, 1.0, 2.0], 900) if weighted else np.ones(900)
+    cuts = [slice(0, 100), slice(100, 400), slice(400, 900)]
+    parts = [class_stream(learner, X[cut], y[cut], sample_weight=weights[cut]) for cut in cuts]
+    before = [part.coef_.copy() for part in parts]
+    whole = merge(parts)
+    # Sums of halves and whole numbers are exact; those of rewards are where they are counts.
+    tallies = np.array([part.state_.tally() for part in parts])
+    np.testing.assert_array_equal(whole.state_.tally()[0], tallies[:, 0].sum(axis=0))
+    np.testing.assert_allclose(whole.state_.tally(), tallies.sum(axis=0), rtol=1e-12)
+    if learner.estimates == "counts":
+        np.testing.assert_array_equal(whole.state_.tally(), tallies.sum(axis=0))
+    assert whole.t_ == 900
+    steps = [part.state_.steps for part in parts]
+    for name in ("coef_", "intercept_"):
+        mean = np.average([getattr(part, name) for part in parts], axis=0, weights=steps)
+        np.testing.assert_allclose(getattr(whole, name), mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal([part.coef_ for part in parts], before)
+    assert len(whole.calibration_.labels) == 900
+    np.testing.assert_allclose(whole.predict_proba(X).sum(axis=1), 1.0)
+    # In any order, and it goes on.
+    for order in itertools.permutations(range(3)):
+        other = merge([parts[k] for k in order])
+        np.testing.assert_allclose(other.coef_, whole.coef_, rtol=1e-12, atol=1e-15)
+        if learner.estimates == "counts":
+            np.testing.assert_array_equal(other.state_.tally(), whole.state_.tally())
+    further = merge(parts).partial_fit(X[:1], y[:1])
+    assert further.t_ == 901
+    assert np.linalg.norm(further.coef_ - whole.coef_) < 0.3 * np.linalg.norm(whole.coef_)
+    measure = get_measure(learner.measure)
+    alone = class_stream(learner, X, y, sample_weight=weights)
+    score = measure.score(y, whole.partial_fit(X, y).predict(X))
+    assert score > measure.score(y, alone.predict(X)) - 0.05
+
+
+@pytest.mark.parametrize("learner", CLASS_LEARNERS, ids=str)
+def test_what_streams_of_several_classes_started_from_counts_once(learner):
+    X, y = make_classes(n=600, d=4)
+    rows = scipy.sparse.csr_matrix(X)
+    base = class_stream(learner, X[:200], y[:200])
+    parts = [
+        merge([base]).partial_fit(X[200:300], y[200:300]),
+        merge([base]).partial_fit(rows[300:600], y[300:600]),  # of another kind
+    ]
+    whole = merge(parts, base)
+    assert whole.t_ == 600
+    if learner.state_type is not ScanState:  # whose level phases are at different places
+        np.testing.assert_allclose(whole.state_.tally()[0], np.bincount(y))
+    expected = sum(part.state_.tally() for part in parts) - base.state_.tally()
+    np.testing.assert_allclose(whole.state_.tally(), expected, atol=1e-9)
+    np.testing.assert_array_equal(merge([parts[0], base], base).coef_, parts[0].coef_)
+
+
+def test_points_of_several_classes_that_scan_judges_add_up():
+    X, y = make_classes(n=400, d=4)
+    learner = SCANClassifier("cq", eta0=0.3, first_epoch=80)
+    base = class_stream(learner, X[:90], y[:90])
+    assert not base.state_.learning  # in a level phase
+    parts = [merge([base]).partial_fit(X[a:b], y[a:b]) for a, b in ((90, 95), (95, 98))]
+    whole, alone = merge(parts, base), class_stream(learner, X[:98], y[:98])
+    np.testing.assert_array_equal(whole.state_.level_tally(), alone.state_.level_tally())
+    np.testing.assert_array_equal(whole.coef_, alone.coef_)
+    for one in (whole, alone):
+        one.partial_fit(X[98:101], y[98:101])  # the end of the phase
+    np.testing.assert_allclose(whole.levels_, alone.levels_)
+
+
+def test_streams_of_other_classes_cannot_be_merged():
+    X, y = make_classes(n=200, d=4)
+    three = NEMSISClassifier("q", eta0=0.1).partial_fit(X, y)
+    four = NEMSISClassifier("q", eta0=0.1).partial_fit(X, y, classes=range(4))
+    two = NEMSISClassifier("q", eta0=0.1).partial_fit(X, y == 1)
+    renamed = NEMSISClassifier("q", eta0=0.1).partial_fit(X, y + 1)
+    for other in (four, two, renamed):
+        with pytest.raises(ValueError, match="only equal ones can be merged"):
+            merge([three, other])
+    with pytest.raises(ValueError, match="still choosing its step size"):
+        merge([NEMSISClassifier("q").partial_fit(X, y)])

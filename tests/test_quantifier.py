@@ -2,16 +2,27 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 import quapy as qp
 from quapy.data import LabelledCollection
-from quapy.method.aggregative import ACC, CC, EMQ, PACC, AggregativeQuantifier, HDy
+from quapy.method.aggregative import (
+    ACC,
+    CC,
+    EMQ,
+    PACC,
+    PCC,
+    AggregativeQuantifier,
+    DMy,
+    HDy,
+    KDEyML,
+)
 from quapy.method.base import newOneVsAll
 from quapy.method.meta import Ensemble
 from quapy.model_selection import GridSearchQ
-from quapy.protocol import APP, NPP, UPP
+from quapy.protocol import APP, NPP, UPP, DirichletProtocol
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
@@ -27,12 +38,14 @@ from quapy_nemsis import (
     SVMNKLD,
     SVMQ,
     SVMRAE,
+    CANClassifier,
     NEMSISClassifier,
     OnePassMiniBatch,
+    SCANClassifier,
     SVMPerf,
     SVMPerfClassifier,
 )
-from tests.conftest import make_points
+from tests.conftest import make_classes, make_points
 
 SIZE = 100
 
@@ -249,3 +262,163 @@ def test_structural_quantifiers_of_a_name(quantifier, loss, train):
     assert clone(found).C == 50.0
     share = expected.predict(X).mean()
     np.testing.assert_allclose(found.predict(X), [1.0 - share, share])
+
+
+# ----------------------------------------------------------------------- more than two classes
+
+NAMES = np.array(["ant", "bee", "cat"])
+STEPS = {"n_passes": 3, "random_state": 0}
+CLASS_QUANTIFIERS = [
+    NEMSIS("q", eta0=1.0, **STEPS),
+    SCAN("cq", eta0=1.0, **STEPS),
+    CAN("cq", radius=5.0, tol=1e-4),
+]
+each_of_several = pytest.mark.parametrize("quantifier", CLASS_QUANTIFIERS, ids=str)
+
+
+@pytest.fixture(scope="module")
+def class_train():
+    X, y = make_classes(n=900, d=4, distance=3.0)
+    return X, NAMES[y]
+
+
+@pytest.fixture(scope="module")
+def class_unseen():
+    X, y = make_classes(n=3000, d=4, shares=np.full(3, 1 / 3), seed=1, distance=3.0)
+    return LabelledCollection(X, NAMES[y], classes=NAMES)
+
+
+def class_protocol(kind, unseen):
+    options = {"sample_size": SIZE, "random_state": 0}
+    if kind is APP:
+        return APP(unseen, n_prevalences=5, repeats=2, **options)
+    if kind is DirichletProtocol:
+        return DirichletProtocol(unseen, [1.0, 2.0, 0.5], repeats=20, **options)
+    return kind(unseen, repeats=20, **options)
+
+
+@each_of_several
+@pytest.mark.parametrize("kind", [APP, NPP, UPP, DirichletProtocol])
+def test_protocols_and_reports_of_several_classes(kind, quantifier, class_train, class_unseen):
+    quantifier = clone(quantifier).fit(*class_train)
+    assert quantifier.classes_.tolist() == NAMES.tolist()
+    protocol = class_protocol(kind, class_unseen)
+    reports = [
+        qp.evaluation.evaluation_report(
+            quantifier, protocol, error_metrics=["mae", "mkld"], aggr_speedup=speedup
+        )
+        for speedup in ("force", False)
+    ]
+    assert len(reports[0]) == protocol.total()
+    assert len(reports[0]["estim-prev"][0]) == 3
+    np.testing.assert_allclose(reports[0]["mae"], reports[1]["mae"])
+    assert reports[0]["mae"].mean() < 0.04
+    # The same as counting the classifier's labels with QuaPy's own CC.
+    reference = CC(quantifier.learner(**quantifier.get_params())).fit(*class_train)
+    score = qp.evaluation.evaluate(reference, protocol, "mae")
+    assert reports[0]["mae"].mean() == pytest.approx(score)
+
+
+@each_of_several
+def test_counts_of_several_classes(quantifier, class_train):
+    X, y = class_train
+    quantifier = clone(quantifier).fit(X, y)
+    labels = quantifier.classify(X)
+    counted = [np.mean(labels == name) for name in NAMES]
+    np.testing.assert_allclose(quantifier.predict(X), counted)
+    # A class that is not predicted has its place.
+    np.testing.assert_allclose(
+        quantifier.aggregate(np.array(["cat", "ant", "cat"])), [1 / 3, 0, 2 / 3]
+    )
+    classifier = quantifier.learner(**quantifier.get_params()).fit(X, y)
+    np.testing.assert_array_equal(quantifier.classifier_.coef_, classifier.coef_)
+    expected = quantifier.predict(X)
+    for twin in (copy.deepcopy(quantifier), pickle.loads(pickle.dumps(quantifier))):
+        np.testing.assert_array_equal(twin.predict(X), expected)
+    integers = np.searchsorted(NAMES, y)
+    np.testing.assert_array_equal(clone(quantifier).fit(X, integers).predict(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("quantifier", "grid"),
+    [
+        (NEMSIS("q", **STEPS), {"eta0": [1e-9, 1.0], "class_weight": [None, "balanced"]}),
+        (SCAN(average="last", **STEPS), {"eta0": [0.01, 1000.0], "measure": ["cq", "bk"]}),
+        (CAN(), {"radius": [1e-3, 10.0], "measure": ["bk", "kld"]}),
+    ],
+    ids=str,
+)
+def test_grid_search_with_several_classes(quantifier, grid, class_train, class_unseen):
+    protocol = class_protocol(UPP, class_unseen)
+    options = {"error": "mae", "refit": False, "raise_errors": True, "n_jobs": 2}
+    search = GridSearchQ(quantifier, grid, protocol, **options).fit(*class_train)
+    scores = list(search.param_scores_.values())
+    assert len(scores) == 4
+    assert len(set(np.round(scores, 10))) >= 3  # a silent no-op would make them all equal
+    fresh = clone(quantifier).set_params(**search.best_params_).fit(*class_train)
+    assert qp.evaluation.evaluate(fresh, protocol, "mae") == search.best_score_
+
+
+@each_of_several
+def test_an_ensemble_of_several_classes(quantifier, class_train, class_unseen):
+    for policy, n_jobs in (("ave", 1), ("ptr", 2)):
+        with qp.util.temp_seed(0):
+            ensemble = Ensemble(
+                clone(quantifier), size=5, red_size=3, policy=policy, n_jobs=n_jobs
+            ).fit(*class_train)
+        assert np.abs(ensemble.predict(class_unseen.X) - class_unseen.prevalence()).max() < 0.1
+
+
+@pytest.mark.parametrize("method", [CC, PCC, ACC, PACC, EMQ, KDEyML, DMy])
+@pytest.mark.parametrize(
+    "classifier",
+    [NEMSISClassifier("q", eta0=1.0, **STEPS), SCANClassifier("cq", eta0=1.0, **STEPS)],
+    ids=str,
+)
+def test_classifiers_of_several_classes_under_quapys_methods(
+    method, classifier, class_train, class_unseen
+):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quantifier = method(clone(classifier)).fit(*class_train)
+        error = qp.evaluation.evaluate(quantifier, class_protocol(UPP, class_unseen), "mae")
+    assert error < (0.06 if method in (CC, PCC) else 0.045)
+
+
+@pytest.mark.parametrize("method", [CC, ACC])
+def test_can_of_several_classes_under_quapys_methods(method, class_train, class_unseen):
+    quantifier = method(CANClassifier("cq", radius=5.0, tol=1e-3)).fit(*class_train)
+    assert qp.evaluation.evaluate(quantifier, class_protocol(UPP, class_unseen), "mae") < 0.05
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [NEMSISClassifier("q", eta0=1.0, **STEPS), CANClassifier("cq", radius=5.0, tol=1e-3)],
+    ids=str,
+)
+def test_classifiers_adapt_to_a_shift(classifier, class_train):
+    """QuaPy trains the classifier again with weights of the classes, which it gives as `class_weight`."""
+    labelshift = pytest.importorskip("quapy.classification.labelshift")
+    X, y = make_classes(n=2000, d=4, shares=(0.05, 0.05, 0.9), seed=2, distance=3.0)
+    adapted = labelshift.LabelShiftedClassifier(
+        clone(classifier), ACC(NEMSISClassifier("q", eta0=1.0, **STEPS))
+    ).fit(*class_train)
+    assert np.mean(adapted.predict(X) == NAMES[y]) > 0.93
+    weights = adapted.get_classifier(X).class_weight
+    np.testing.assert_allclose([weights[name] for name in NAMES], [0.1, 0.05 / 0.3, 4.5], rtol=0.3)
+
+
+@pytest.mark.parametrize("method", [NEMSIS, SCAN])
+def test_streams_of_several_classes(method, class_train):
+    X, y = class_train
+    quantifier = method()
+    for start in range(0, 900, 100):
+        chunk = slice(start, start + 100)
+        quantifier.partial_fit(X[chunk], y[chunk], classes=NAMES)
+    classifier = method.learner().partial_fit(X, y)
+    np.testing.assert_array_equal(quantifier.classifier.coef_, classifier.coef_)
+    assert quantifier.predict(X).shape == (3,)
+    weights = classifier.coef_.copy()
+    with pytest.raises(ValueError, match="labels"):
+        quantifier.partial_fit(X, np.full(900, "dog"))
+    np.testing.assert_array_equal(quantifier.classifier.coef_, weights)

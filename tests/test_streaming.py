@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 
 from quapy_nemsis import (
@@ -41,7 +42,7 @@ from quapy_nemsis.streaming import (
     shuffled,
 )
 from quapy_nemsis.streaming.sources import SourceError
-from tests.conftest import make_points
+from tests.conftest import make_classes, make_points
 
 ROOT = Path(__file__).parents[1]
 
@@ -712,3 +713,127 @@ def test_mistakes_in_a_shuffled_source():
         fit_stream(learner, shuffled(from_iterable(chunks), 1000), classes=[False, True])
     with pytest.raises(TypeError, match=r"such as from_iterable\(…\)"):
         shuffled(chunks, 1000)
+
+
+# ----------------------------------------------------------------------- more than two classes
+
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+@pytest.mark.parametrize("learner", [NEMSISClassifier(), SCANClassifier("bk", eta0=0.5)], ids=str)
+def test_a_curve_of_several_classes(learner, capsys):
+    X, y = make_classes(n=4000, d=4)
+    y = NAMES[y]
+    options = {"classes": NAMES[::-1], "window": 1000, "verbose": 1}
+    progress = fit_stream(learner, chunks_of(X, y, rows=250), **options)
+    streamed = clone(learner).partial_fit(X, y)
+    np.testing.assert_array_equal(progress.learner.coef_, streamed.coef_)
+    curve = progress.curve
+    assert curve["rows"] == [1000, 2000, 3000, 4000]
+    for k, start in enumerate(range(0, 4000, 1000)):
+        here = [np.mean(y[start : start + 1000] == name) for name in NAMES]
+        np.testing.assert_allclose(curve["prevalence"][k], here)
+        if k:
+            before = [np.mean(y[:start] == name) for name in NAMES]
+            assert curve["drift"][k] == pytest.approx(np.abs(np.subtract(here, before)).sum() / 2)
+    # Each chunk is judged by the learner before it.
+    judged, found = clone(learner), []
+    for start in range(0, 4000, 250):
+        chunk = slice(start, start + 250)
+        if start >= 3000:
+            found.append(judged.predict(X[chunk]))
+        judged.partial_fit(X[chunk], y[chunk], classes=NAMES)
+    labels = np.concatenate(found)
+    np.testing.assert_allclose(curve["estimate"][-1], [np.mean(labels == name) for name in NAMES])
+    for name, measure in (("ba", "ba"), ("value", learner.measure)):
+        expected = get_measure(measure).score(y[3000:], labels)
+        assert curve[name][-1] == pytest.approx(expected)
+    assert curve["kld"][-1] == pytest.approx(-get_measure("kld").score(y[3000:], labels))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert "4,000 rows, value 0." in lines[-1]
+    assert "mean error of the prevalences 0.0" in lines[-1]
+
+
+@pytest.mark.parametrize("learner", [NEMSISClassifier(), SCANClassifier(eta0=0.5)], ids=str)
+def test_a_stream_of_several_classes_is_resumed(learner, tmp_path):
+    X, y = make_classes(n=3000, d=4)
+    y = NAMES[y]
+    source = chunks_of(scipy.sparse.csr_matrix(X), y, rows=170)
+    options = {"classes": NAMES, "window": 400}
+    whole = fit_stream(learner, source, **options)
+    path = tmp_path / "checkpoint.npz"
+    for rows in (130, 1000, 1800):
+        part = fit_stream(
+            *(learner, source), checkpoint=path, resume=True, max_rows=rows, **options
+        )
+        assert part.stopped
+        assert part.rows == rows
+    resumed = fit_stream(learner, source, checkpoint=path, resume=True, **options)
+    np.testing.assert_array_equal(resumed.learner.coef_, whole.learner.coef_)
+    # `max_rows` cuts chunks, after which windows end elsewhere; a stop between chunks does not.
+    path.unlink()
+    for stop in (340, 1700):
+        fit_stream(
+            *(learner, source),
+            checkpoint=path,
+            resume=True,
+            callback=lambda progress, stop=stop: progress.rows == stop,
+            **options,
+        )
+    resumed = fit_stream(learner, source, checkpoint=path, resume=True, **options)
+    np.testing.assert_array_equal(resumed.learner.coef_, whole.learner.coef_)
+    for name in whole.curve.keys() - {"seconds"}:
+        np.testing.assert_array_equal(resumed.curve[name], whole.curve[name], err_msg=name)
+    posteriors = [one.learner.predict_proba(X) for one in (resumed, whole)]
+    np.testing.assert_array_equal(*posteriors)
+    more = chunks_of(np.vstack([X, X]), np.concatenate([y, y]), rows=170)
+    options |= {"classes": [*NAMES, "dog"], "checkpoint": path, "resume": True}
+    with pytest.raises(StreamError, match="differ from those of the first call"):
+        fit_stream(learner, more, **options)
+
+
+def test_windows_that_lack_one_of_several_classes():
+    X, y = make_classes(n=3000, d=4)
+    y[1000:2000] %= 2
+    source = chunks_of(X, y, rows=500)
+    curve = fit_stream(NEMSISClassifier("q", eta0=0.3), source, classes=range(4), window=1000).curve
+    for name in ("value", "ba"):
+        assert np.isnan(curve[name]).all()  # the fourth class never occurs
+    assert np.isfinite(curve["kld"]).all()
+    curve = fit_stream(NEMSISClassifier("q", eta0=0.3), source, classes=range(3), window=1000).curve
+    np.testing.assert_array_equal(np.isnan(curve["ba"]), [False, True, False])
+    # KLD needs no recalls: smoothed shares (p + ε)/(1 + 3ε), as in QuaPy.
+    p, q = ((np.array(curve[name][1]) + 5e-4) / 1.0015 for name in ("prevalence", "estimate"))
+    assert curve["kld"][1] == pytest.approx(p @ np.log(p / q))
+
+
+def test_a_plot_of_several_classes(tmp_path):
+    X, y = make_classes(n=4000, d=9, shares=np.full(9, 1 / 9))
+    progress = fit_stream(
+        NEMSISClassifier("q", eta0=0.5), chunks_of(X, y, rows=250), classes=range(9), window=500
+    )
+    figure = plot_progress(progress)
+    bottom = figure.axes[2]
+    lines = bottom.get_lines()
+    assert len(lines) == 14  # of the seven most frequent classes
+    true, estimated = (np.array(progress.curve[name]) for name in ("prevalence", "estimate"))
+    shown = [int(text.get_text()) for text in bottom.get_legend().get_texts()]
+    assert shown == sorted(np.argsort(-true.mean(axis=0), kind="stable")[:7])
+    for k, (solid, dashed) in zip(shown, zip(lines[::2], lines[1::2], strict=True), strict=True):
+        np.testing.assert_array_equal(solid.get_ydata(), true[:, k])
+        np.testing.assert_array_equal(dashed.get_ydata(), estimated[:, k])
+        assert solid.get_color() == dashed.get_color()
+    figure.savefig(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("label", ["dog", 7])
+def test_a_label_that_is_none_of_several_classes(label):
+    X, y = make_classes(n=900, d=4)
+    labels = NAMES.astype(object)[y]
+    labels[650] = label
+    with pytest.raises(StreamError, match=rf"row 651 has the label {label!r}") as caught:
+        fit_stream(NEMSISClassifier(eta0=0.3), chunks_of(X, labels, rows=300), classes=NAMES)
+    expected = NEMSISClassifier(eta0=0.3).partial_fit(X[:600], NAMES[y[:600]])
+    np.testing.assert_array_equal(caught.value.progress.learner.coef_, expected.coef_)

@@ -40,7 +40,7 @@ from quapy_nemsis._validation import (
     warn_of_scale,
 )
 from quapy_nemsis.learners.calibration import RECENT, Calibration, calibrate
-from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores
+from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores, scale_of
 from quapy_nemsis.learners.state import (
     AVERAGES,
     UNWEIGHTED,
@@ -341,11 +341,14 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
                 state = self._resumed(settings, classes)
                 self.history_ = {name: list(column) for name, column in self.history_.items()}
             records = self._learn(state, data, np.arange(X.shape[0]))
-            if not first:
-                self._recalibrate(data)
-            self.take_over(state, known, records)
             if first:
+                self.take_over(state, known, records)
                 self._recalibrate(data)
+            else:
+                self._recalibrate(data)
+                before = self.coef_
+                self.take_over(state, known, records)
+                self._rescale_calibration(before)
         return self
 
     @property
@@ -495,6 +498,9 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     def _recalibrate(self, data: Data) -> None:
         """Update the calibration with a chunk of a stream, before its new weights are set (the first chunk: after)."""
 
+    def _rescale_calibration(self, before: np.ndarray) -> None:
+        """Adapt the scores of earlier points to weights that replaced these; learners without posteriors do nothing."""
+
 
 @dataclass(eq=False, repr=False)
 class WeightParameters:
@@ -611,6 +617,16 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         scores = quiet_scores(data.X[newest], *self.model())
         weights, measure = data.weights[newest], self.state_.objective()
         self.calibration_ = Calibration.latest(known, scores, data.labels[newest], weights, measure)
+
+    def _rescale_calibration(self, before: np.ndarray) -> None:
+        # The scale of scores grows with training, and changes by orders of magnitude with the step size that is best in
+        # a stream. One temperature can only fit scores of one scale.
+        if len(self.classes_) == 2:
+            return
+        scores, old, new = self.calibration_.scores, scale_of(before), scale_of(self.coef_)
+        ratio = new / old if min(old, new) > 0.0 else 1.0
+        if np.isfinite(ratio * np.abs(scores).max()):
+            scores *= ratio
 
 
 def no_history(n_classes: int) -> dict[str, list[Any]]:

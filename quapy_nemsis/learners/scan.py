@@ -308,7 +308,7 @@ class ScanState(SingleState[ScanSettings]):
             return (moved or states)[0].copy()
         merged = max(moved, key=lambda state: (state.t, state.levels)).copy()
         inner = [state.nemsis for state in moved]
-        merged.nemsis = NemsisState.combined(inner, base.nemsis if base else None, merged.nemsis)
+        merged.nemsis = merged.nemsis.combined(inner, base.nemsis if base else None, merged.nemsis)
         seen = base.judged if base is not None else 0
         merged.judged = seen + sum(state.judged - seen for state in moved)
         here = [state for state in moved if state.phase == merged.phase]

@@ -22,6 +22,12 @@ def quiet_scores(X: Any, weights: np.ndarray, intercept: Any) -> np.ndarray:
     return np.einsum("ij,j->i", X, weights) + intercept
 
 
+def scale_of(weights: np.ndarray) -> float:
+    """Norm of weights of any size, by which their scores grow."""
+    largest = float(np.abs(weights).max())
+    return largest * float(np.linalg.norm(weights / largest)) if largest > 0.0 else 0.0
+
+
 def predicted_codes(scores: np.ndarray) -> np.ndarray:
     """Positions of the predicted classes: of two by the sign of the score, of more the first with the highest score."""
     return np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.intp)

@@ -29,7 +29,7 @@ import scipy.sparse
 from quapy_nemsis._kernels.rows import Rows, as_rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.calibration import Calibration, Points
-from quapy_nemsis.learners.scores import linear_scores, predicted_codes
+from quapy_nemsis.learners.scores import linear_scores, predicted_codes, scale_of
 from quapy_nemsis.learners.state import (
     UNWEIGHTED,
     Arrays,
@@ -134,6 +134,8 @@ class Tuned(Generic[S]):
     table: dict[str, list[float]]
     #: Scores of held-out rows under the winner's settings.
     held: Points
+    #: Norm of the weights that gave these scores, the mean over the folds.
+    scale: float
 
 
 def _mean_square(X: Any) -> float:
@@ -292,7 +294,8 @@ def tune(
         held = {int(k): _held(folds, k) for k in alive[found.tied(measure)]}
         objective = folds[0].states[best].objective()
         best = min(held, key=lambda k: Calibration.of(*held[k], objective).loss())
-    return Tuned(every[best], table_of(every, results), held[best])
+    scale = float(np.mean([scale_of(fold.states[best].model()[0]) for fold in folds]))
+    return Tuned(every[best], table_of(every, results), held[best], scale)
 
 
 def _held(folds: Sequence[_Fold[Any]], k: int) -> Points:
