@@ -137,6 +137,11 @@ def test_cutting_a_long_stream_changes_nothing(learners, classes, data):
     check_chunks(data, data.draw(learners(eta0=auto, **buffers)), X, y)
 
 
+def rounding(classes):
+    """How far rounding may take learners apart: sums of several classes are also reordered."""
+    return 1e-10 if len(classes) == 2 else 1e-7
+
+
 @every_online
 @given(st.data())
 def test_dense_and_csr_rows_teach_the_same(learners, classes, data):
@@ -144,7 +149,7 @@ def test_dense_and_csr_rows_teach_the_same(learners, classes, data):
     learner, (X, y) = data.draw(learners()), data.draw(smooth_points).rows(classes)
     way, sparse = data.draw(ways), csr_array(X)
     first, second = take(clone(learner), X, y, way), take(clone(learner), sparse, y, way)
-    assert_same(first, second, 1e-10)
+    assert_same(first, second, rounding(classes))
     assert_same_posteriors(first, second, X, 1e-6, sparse)
 
 
@@ -156,7 +161,7 @@ def test_chunks_may_be_dense_or_csr(learners, classes, data):
     whole, mixed = take(clone(learner), X, y), clone(learner)
     for chunk in data.draw(cuttings(len(y))):
         take(mixed, data.draw(containers)(X[chunk]), y[chunk])
-    assert_same(whole, mixed, 1e-10)
+    assert_same(whole, mixed, rounding(classes))
 
 
 @every_online
