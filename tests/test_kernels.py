@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 
 from quapy_nemsis import NEMSISClassifier, SCANClassifier, SVMPerfClassifier, get_measure
+from quapy_nemsis._kernels import multiclass
 from quapy_nemsis._kernels.batch import add, score
 from quapy_nemsis._kernels.level import SUMS, level
 from quapy_nemsis._kernels.nemsis import NUMBERS, OPTIONS, nemsis
@@ -17,6 +18,7 @@ from quapy_nemsis.measures.contract import (
     N_BLOCKS,
     THETA,
     class_asks,
+    class_callback,
     measure_callback,
     place,
 )
@@ -70,6 +72,61 @@ def test_kernels_refuse_what_does_not_fit_the_rows(kernel, container):
         for n in (1, 39, 41):
             with pytest.raises(ValueError, match="one weight for each of the 40 rows, or none"):
                 kernel(rows, order, Y, 5, np.ones(n))
+
+
+CODES = (np.arange(40) % 3).astype(np.int32)
+
+
+def run_classes(rows, order, codes, width, weights=UNWEIGHTED):
+    """NEMSIS of three classes; how many rows were taken, and the numbers that it keeps."""
+    measure = get_measure("ba")
+    values, _, gradient = measure.class_form()
+    callback = class_callback(values, gradient, True, 1)
+    shape = (1, width, 3) if len(rows.arrays) == 3 else (1, 3, width)
+    tables, options = [np.zeros(shape) for _ in range(3)], np.zeros(1, OPTIONS)
+    numbers, taken = multiclass.NUMBERS.zeros(3), np.zeros(1, dtype=np.int64)
+    numbers["scale"] = 1.0
+    asks = class_asks(3, measure.theta[np.newaxis])
+    parts = (part[np.newaxis] for part in multiclass.NUMBERS.split(numbers))
+    state = (*tables, *parts, np.zeros((3, 3)), taken)
+    multiclass.nemsis(rows, order, codes, weights, callback.address, asks, options, *state)
+    return int(taken[0]), numbers
+
+
+def run_class_level(rows, order, codes, width, weights=UNWEIGHTED):
+    """A level phase of three classes."""
+    shape = (1, width, 3) if len(rows.arrays) == 3 else (1, 3, width)
+    sums, taken = multiclass.SUMS.zeros(3), np.zeros(1, dtype=np.int64)
+    part = multiclass.SUMS.split(sums)[1][np.newaxis]
+    tables = (np.zeros(shape), np.zeros((1, 3)), part, np.zeros((2, 3)), taken)
+    multiclass.level(rows, order, codes, weights, 0, True, 1.0, *tables)
+    return int(taken[0]), sums
+
+
+@pytest.mark.parametrize("kernel", [run_classes, run_class_level])
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+def test_kernels_of_several_classes_refuse_what_does_not_fit_the_rows(kernel, container):
+    rows, order = as_rows(container(X)), np.arange(40)
+    taken, numbers = kernel(rows, order, CODES, 5)
+    assert taken == 40
+    np.testing.assert_array_equal(numbers["members"], np.bincount(CODES))
+    for places in ([40], [-1], [0, 2**62]):
+        with pytest.raises(ValueError, match="there are 40 rows"):
+            kernel(rows, np.array(places), CODES, 5)
+    for width in (3, 4, 6):
+        with pytest.raises(ValueError, match="5 features"):
+            kernel(rows, order, CODES, width)
+    with pytest.raises(ValueError, match="one label for each of the 40 rows"):
+        kernel(rows, order, CODES[:39], 5)
+    with pytest.raises(ValueError, match="one weight for each of the 40 rows, or none"):
+        kernel(rows, order, CODES, 5, np.ones(39))
+    # A label that is no class ends the work, and nothing is written beyond the classes.
+    for label in (3, -1, 2**31 - 1):
+        codes = CODES.copy()
+        codes[17] = label
+        taken, numbers = kernel(rows, order, codes, 5)
+        assert taken == 17
+        np.testing.assert_array_equal(numbers["members"], np.bincount(CODES[:17]))
 
 
 def forge(part, change):

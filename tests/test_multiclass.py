@@ -636,14 +636,14 @@ def test_weights_that_do_not_fit_into_memory(kind, way, monkeypatch):
 @pytest.mark.parametrize("kind", [NEMSISClassifier, SCANClassifier])
 def test_a_stream_of_many_classes(kind):
     rng = np.random.default_rng(0)
-    labels = np.concatenate([np.arange(2000), rng.integers(0, 2000, 1000)])
+    labels = np.concatenate([np.arange(2000), rng.integers(0, 2000, 200)])
     centres = rng.normal(size=(2000, 5))
-    rows = centres[labels] + 0.1 * rng.normal(size=(3000, 5))
+    rows = centres[labels] + 0.1 * rng.normal(size=(2200, 5))
     learner = kind().partial_fit(rows, labels)
     assert learner.coef_.shape == (2000, 5)
     np.testing.assert_allclose(learner.predict_proba(rows[:20]).sum(axis=1), 1.0)
-    given = kind(eta0=1.0, radius=np.inf, n_passes=5, random_state=0).fit(rows, labels)
-    assert given.score(rows, labels) > 0.02  # by chance: 0.0005
+    given = kind(eta0=1.0, radius=np.inf, n_passes=3, random_state=0).fit(rows, labels)
+    assert given.score(rows, labels) > 0.01  # by chance: 0.0005
 
 
 def test_copies_of_a_learner_go_their_own_way():

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 from sklearn.isotonic import IsotonicRegression
+from threadpoolctl import threadpool_limits
 
 from quapy_nemsis.learners.scores import quiet_scores
 from quapy_nemsis.learners.state import MOST, Arrays, Data, State
@@ -348,7 +349,11 @@ class ClassCalibration(Calibration):
             return value / total, slope / total
 
         bounds = [(-12.0, 12.0), *[(None, None)] * (n_classes if free else 0)]
-        found = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds)
+        start = np.zeros(len(bounds))
+        with threadpool_limits(
+            1, "blas"
+        ):  # waking the threads of BLAS takes longer than these steps
+            found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
         offsets = prior + np.log(roots) + (found.x[1:] if free else 0.0)
         return math.exp(found.x[0]) / scale, offsets, float(found.fun)
 
