@@ -3,12 +3,12 @@
 In `fit`, candidates are trained on one part of the rows and evaluated on held-out rows, using the averaged models that
 would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
 already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
-candidates are cross-validated on up to five folds. At most 200,000 rows are used, four fifths of them for training, in
-as many passes as `fit` makes but, for two classes, at most five. The worse candidates are dropped after the first and
-the second pass. For more than two classes, candidates that are within one standard error of the best are told apart by
-the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the
-scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of
-1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
+candidates are cross-validated on up to five folds. At most 200,000 rows are used (30,000 for more than two classes),
+four fifths of them for training, in as many passes as `fit` makes but, for two classes, at most five. The worse
+candidates are dropped after the first and the second pass. For more than two classes, candidates that are within one
+standard error of the best are told apart by the likelihood of their posteriors: the step size matters more for these
+than for the measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to
+η₀·‖x‖², so the step sizes are multiples of 1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
 
 In a stream, no rows can be held out and the scale is unknown. Candidates with step sizes 1e-4 … 1e3 learn in parallel,
 and each point is scored before it is learned (progressive validation over the current and the previous window, where
@@ -55,8 +55,9 @@ _SMALL = 20_000
 _HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_000, 100_000
 _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
-# For more than two classes: how many scores of held-out rows are kept in memory at most.
-_MOST_SCORES = 10_000_000
+# For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
+# rows are kept in memory at most.
+_MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
 
 
 class CandidateScores:
@@ -222,6 +223,8 @@ def fold_sizes(data: Data, prevalence_only: bool) -> tuple[int, int]:
     """How many rows `tune` uses, and how many folds it makes of them, as many as the evaluation needs."""
     least = _HELD_PREVALENCE_ONLY if prevalence_only else _HELD_LEAST
     wanted = int(min(max(_HELD_RARE / data.rarest(), least), _HELD_MOST))
+    if data.n_classes > 2 and len(data.labels) > _MOST_CLASS_ROWS:
+        return _MOST_CLASS_ROWS, 1
     n_used = min(len(data.labels), _MOST_ROWS + wanted)
     n_folds = min(max(round(wanted * _FIFTHS / n_used), 1), _FIFTHS)
     return n_used, min(n_folds, 2) if n_used > _SMALL else n_folds
