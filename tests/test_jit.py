@@ -269,3 +269,27 @@ def test_unknown_names_are_attribute_errors():
 
     with pytest.raises(AttributeError, match="has no attribute 'SVM'"):
         quapy_nemsis.SVM  # noqa: B018
+
+
+VALUES = """
+import numpy as np
+from quapy_nemsis import get_loss
+from quapy_nemsis.learners.separation import SeparationOracle
+scores = np.random.default_rng(0).normal(size=60)
+print(*(SeparationOracle(get_loss(name), scores > 0.3)(scores).value for name in NAMES))
+"""
+
+
+def test_code_of_one_process_is_not_mixed_up_with_that_of_another(tmp_path):
+    """Compiled functions of one name are numbered anew in each process; here two measures get the same numbers."""
+
+    def values(cache, *names):
+        code = VALUES.replace("NAMES", repr(names))
+        return run(
+            code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"), QUAPY_NEMSIS_CACHE=cache
+        )
+
+    (alone,) = values("1", "bk")
+    found, expected = (values(cache, "gmean", "bk") for cache in "10")
+    assert found == expected
+    assert found[0].split()[1] == alone

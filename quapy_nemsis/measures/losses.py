@@ -246,6 +246,9 @@ def _measure_loss(values: Values, outer: Outer, separates_count: bool) -> LossFu
             y = values(1.0 - off_pos, 1.0 + off_neg, p, eps, theta)[1]
             return outer(best1, best2, p, eps, theta) - outer(x, y, p, eps, theta)
 
+    # numba tells compiled functions of one name apart by a number that counts from 1 in each process. So code from the
+    # cache could call a function of this name and number that was compiled here for another measure.
+    loss.__qualname__ += f".{values.__module__}.{values.__qualname__}.{outer.__qualname__}"
     return loss
 
 
