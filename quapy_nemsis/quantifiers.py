@@ -75,7 +75,8 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
         self
             The fitted quantifier.
         """
-        return super().fit(X, y)
+        # Not the fit of QuaPy's binary quantifiers: the learner refuses labels with a more helpful message.
+        return AggregativeCrispQuantifier.fit(self, X, y)
 
     def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[None, None]:
         """Train the learner; counting needs no predictions on training data."""
@@ -111,24 +112,6 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
 
 class _BinaryClassifyAndCount(_ClassifyAndCount, BinaryAggregativeQuantifier):
     """A quantifier of two classes."""
-
-    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
-        """Train the learner.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels of any type, with two classes.
-
-        Returns
-        -------
-        self
-            The fitted quantifier.
-        """
-        # The learner checks the labels, with a more helpful message than QuaPy's assertion.
-        return AggregativeCrispQuantifier.fit(self, X, y)
 
 
 class _OnlineClassifyAndCount(_ClassifyAndCount):

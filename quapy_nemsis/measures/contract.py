@@ -270,6 +270,13 @@ def tally(
 def confusion(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> tuple[int, int, int, int]:
     """True positives, positives, true negatives and negatives of crisp predictions of two classes."""
     classes, members, hits, _ = tally(y_true, y_pred)
+    return two_class_counts(classes, members, hits, pos_label)
+
+
+def two_class_counts(
+    classes: np.ndarray, members: np.ndarray, hits: np.ndarray, pos_label: Any
+) -> tuple[int, int, int, int]:
+    """True positives, positives, true negatives and negatives from the `tally` of two classes."""
     if len(classes) > 2:
         some = f"{classes[:5].tolist()}{' and more' if len(classes) > 5 else ''}"
         raise ValueError(f"there must be two classes; y_true holds {len(classes)}, {some}")
@@ -400,11 +407,11 @@ class Measure:
         0.8333333333333334
         """
         rates: Rates | ClassRates
-        classes, *sums = tally(y_true, y_pred)
+        classes, members, hits, counted = tally(y_true, y_pred)
         if len(classes) > 2 and pos_label is None:
-            rates = ClassRates.of(*sums)
+            rates = ClassRates.of(members, hits, counted)
         else:
-            rates = Rates.of(*confusion(y_true, y_pred, pos_label))
+            rates = Rates.of(*two_class_counts(classes, members, hits, pos_label))
         return self.at(rates if eps is None else rates._replace(eps=eps))
 
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
