@@ -215,6 +215,16 @@ def checked_weights(
     return weights
 
 
+def without_zeros(
+    X: Any, y: np.ndarray, weights: np.ndarray | None
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Rows, labels and weights without rows of weight 0, which are as good as absent."""
+    if weights is None or weights.all():
+        return X, y, weights
+    kept = np.flatnonzero(weights)
+    return X[kept], y[kept], weights[kept]
+
+
 def class_factors(class_weight: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
     """The factor of each class in the weights of its rows, or None if there is no `class_weight`.
 

@@ -38,6 +38,7 @@ from quapy_nemsis._validation import (
     two_classes,
     unchanged_on_error,
     warn_of_scale,
+    without_zeros,
 )
 from quapy_nemsis.learners.calibration import RECENT, Calibration, calibrate
 from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores, scale_of
@@ -260,10 +261,11 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             X, labels = self._checked(X, y, reset=True)
             classes = self.checked_classes(labels)
             weights = checked_weights(sample_weight, class_weight, X, labels, classes)
-            X, labels, weights = _without_zeros(X, labels, weights)
-            if len(weights):
+            X, labels, weights = without_zeros(X, labels, weights)
+            if weights is not None:
                 classes = self.checked_classes(labels)
-            data = Data(X, encode(labels, classes), len(classes), weights)
+            counts = UNWEIGHTED if weights is None else weights
+            data = Data(X, encode(labels, classes), len(classes), counts)
             settings = self.settings(len(classes))
             self._check_size(data, settings.measure)
             n_passes = self.passes(X.shape[0], len(classes))
@@ -329,8 +331,9 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
                     f"y contains labels {strange.tolist()} that are not among the classes {known.tolist()}"
                 )
             weights = checked_weights(sample_weight, class_weight, X, labels, known)
-            X, labels, weights = _without_zeros(X, labels, weights)
-            data = Data(X, encode(labels, known), len(known), weights)
+            X, labels, weights = without_zeros(X, labels, weights)
+            counts = UNWEIGHTED if weights is None else weights
+            data = Data(X, encode(labels, known), len(known), counts)
             settings = self.settings(len(known))
             if first:
                 self._check_size(data, settings.measure, stream=True)
@@ -632,15 +635,3 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
 def no_history(n_classes: int) -> dict[str, list[Any]]:
     """Training history without entries."""
     return {column: [] for column in (HISTORY if n_classes == 2 else CLASS_HISTORY)}
-
-
-def _without_zeros(
-    X: Any, labels: np.ndarray, weights: np.ndarray | None
-) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Rows, labels and weights without rows of weight 0, which are as good as absent."""
-    if weights is None:
-        return X, labels, UNWEIGHTED
-    if not weights.all():
-        kept = np.flatnonzero(weights)
-        return X[kept], labels[kept], weights[kept]
-    return X, labels, weights

@@ -25,6 +25,7 @@ from quapy_nemsis._validation import (
     encode,
     unchanged_on_error,
     warn_of_scale,
+    without_zeros,
 )
 from quapy_nemsis.learners.base import LinearClassifier
 from quapy_nemsis.learners.scores import linear_scores
@@ -147,8 +148,8 @@ class CANClassifier(CANParameters, LinearClassifier):
         X, y = checked_data(self, X, y, reset=True, dtype=np.float64)
         classes = self.checked_classes(y)
         weights = checked_weights(sample_weight, self.class_weight, X, y, classes)
-        if weights is not None and not weights.all():
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+        X, y, weights = without_zeros(X, y, weights)
+        if weights is not None:
             classes = self.checked_classes(y)
         warn_of_scale(X, stacklevel=4)
         kind = _Problem if len(classes) == 2 else _ClassProblem
