@@ -25,7 +25,9 @@ from quapy_nemsis import (
     get_measure,
     make_measure,
 )
-from quapy_nemsis.measures.contract import measure_callback
+from quapy_nemsis.measures.compiled import (
+    measure_callback,
+)
 from tests.conftest import ROOT, make_points
 
 # The built-in Q-measure and CQReward, written again by a user. Operations are in the same order, for equal bits.

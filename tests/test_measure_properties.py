@@ -15,7 +15,9 @@ from quapy_nemsis import (
     get_measure,
     make_measure,
 )
-from quapy_nemsis.measures.contract import two_class_form
+from quapy_nemsis.measures.compiled import (
+    two_class_form,
+)
 from tests.strategies import LOSSES, labels, many, seeds
 
 # ------------------------------------------------------------------- strategies

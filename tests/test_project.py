@@ -17,6 +17,7 @@ LAYERS = [
     {"_sources", "_files"},
     {"_jit"},
     {"surrogates", "measures.formulas"},
+    {"measures.compiled"},
     {"measures.contract"},
     {"measures.classes"},
     {"measures.checks", "measures.nested", "measures.pseudo"},

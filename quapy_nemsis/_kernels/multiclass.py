@@ -57,8 +57,16 @@ from quapy_nemsis._kernels.rows import (
     pair_axpy2,
     prefetch,
 )
-from quapy_nemsis.measures import contract
-from quapy_nemsis.measures.contract import BY_X, BY_Y, EPS, ZETA1, ZETA2, X, Y
+from quapy_nemsis.measures import compiled
+from quapy_nemsis.measures.compiled import (
+    BY_X,
+    BY_Y,
+    EPS,
+    ZETA1,
+    ZETA2,
+    X,
+    Y,
+)
 from quapy_nemsis.surrogates import surrogate_code
 
 #: Counts, estimates and position of a learner (see `quapy_nemsis._kernels.nemsis.NUMBERS`).
@@ -81,9 +89,9 @@ SUMS = Record(sums=("members", "rewards", "counted"), per_class=("members", "rew
 (STEPS, WEIGHT, Q1, Q2, SIZES, SCALE, NORM2, SCALE_SUM) = range(8)
 (MEMBERS, REWARDS, COUNTED, INTERCEPT, INTERCEPT_SUM, INTERCEPT_PREVIOUS) = range(6)
 # Rows of the table that a measure and the kernel share, after the first.
-SHARES, RECALLS, COUNTS = 1 + contract.SHARES, 1 + contract.RECALLS, 1 + contract.COUNTS
-ZETA1_BY_RECALL, ZETA1_BY_COUNT = 1 + contract.ZETA1_BY_RECALL, 1 + contract.ZETA1_BY_COUNT
-ZETA2_BY_RECALL, ZETA2_BY_COUNT = 1 + contract.ZETA2_BY_RECALL, 1 + contract.ZETA2_BY_COUNT
+SHARES, RECALLS, COUNTS = 1 + compiled.SHARES, 1 + compiled.RECALLS, 1 + compiled.COUNTS
+ZETA1_BY_RECALL, ZETA1_BY_COUNT = 1 + compiled.ZETA1_BY_RECALL, 1 + compiled.ZETA1_BY_COUNT
+ZETA2_BY_RECALL, ZETA2_BY_COUNT = 1 + compiled.ZETA2_BY_RECALL, 1 + compiled.ZETA2_BY_COUNT
 _LOGISTIC = surrogate_code("logistic")
 _LN2 = math.log(2.0)
 # Classes with a smaller share of a softmax step than this take no part in it.

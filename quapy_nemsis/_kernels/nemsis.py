@@ -41,7 +41,7 @@ from quapy_nemsis._jit import (
     types,
 )
 from quapy_nemsis._kernels.rows import AHEAD, axpy, axpy2, dot, prefetch
-from quapy_nemsis.measures.contract import (
+from quapy_nemsis.measures.compiled import (
     CLASS_GRADIENT_NEG,
     CLASS_GRADIENT_POS,
     EPS,

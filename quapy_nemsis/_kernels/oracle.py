@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from quapy_nemsis._jit import Routine, call, integers, jitable, reals, tables, types
-from quapy_nemsis.measures.contract import (
+from quapy_nemsis.measures.compiled import (
     LOSS,
     LOSS_D,
     LOSS_EPS,

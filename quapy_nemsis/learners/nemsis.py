@@ -38,7 +38,12 @@ from quapy_nemsis.learners.state import (
     weighted_mean,
 )
 from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, get_measure
-from quapy_nemsis.measures.contract import THETA, class_asks, class_callback, measure_callback
+from quapy_nemsis.measures.compiled import (
+    THETA,
+    class_asks,
+    class_callback,
+    measure_callback,
+)
 from quapy_nemsis.surrogates import surrogate_code
 
 if TYPE_CHECKING:

@@ -8,7 +8,10 @@ import numpy as np
 
 from quapy_nemsis._kernels.oracle import search, tabulate
 from quapy_nemsis.measures import Loss, Rates
-from quapy_nemsis.measures.contract import LOSS_THETA, loss_callback
+from quapy_nemsis.measures.compiled import (
+    LOSS_THETA,
+    loss_callback,
+)
 
 
 @dataclass

@@ -28,10 +28,12 @@ BAKLD(C=0.3)
 
 from __future__ import annotations
 
-from quapy_nemsis.measures.contract import (
+from quapy_nemsis.measures.compiled import (
     ClassFunctions,
-    ClassRates,
     Functions,
+)
+from quapy_nemsis.measures.contract import (
+    ClassRates,
     Measure,
     NestedMeasure,
     PseudoMeasure,

@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 
 from quapy_nemsis._jit import jitable
-from quapy_nemsis.measures.contract import ClassFunctions, valuation_outer
+from quapy_nemsis.measures.compiled import (
+    ClassFunctions,
+    valuation_outer,
+)
 from quapy_nemsis.measures.formulas import clip_share, inverse, q_gradient, q_mean, relative_log
 
 

@@ -1,4 +1,4 @@
-"""What a measure is: its interface for users, its interface for authors, and how it exchanges data with kernels.
+"""What a measure is: its interface for users and its interface for authors.
 
 **Writing a measure.** A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)) is a subclass of `NestedMeasure`. Its attribute
 `functions` holds three functions that numba can compile. They take the rates P and N, the share of positives p, the
@@ -25,90 +25,20 @@ A pseudo-concave measure P_class/P_quant is a subclass of `PseudoMeasure` with t
 `prevalence_only` allow shortcuts where they are True, and `prevalence_only` also lets BA break ties. All are False by
 default, which is always correct, but slower. (`make_measure`, `NestedConcave` and `PseudoConcave` need less code, check
 the given functions, and compute the gradients.)
-
-**The memory between a measure and a kernel.** A kernel writes its question into an array, calls the measure, and reads
-the answer from the same array. For two classes the array has `HEAD` numbers, then blocks with two numbers each, then
-the measure's parameters. Class 0 is negative, class 1 is positive, and R = (N, P); the blocks of counted prevalences
-are unused. For K classes the array is a table. Its first row has the `HEAD` numbers and the measure's parameters, and a
-row follows for each block (see `class_asks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from quapy_nemsis._jit import REORDERED, callback, carray, jitable
+from quapy_nemsis.measures.compiled import ClassFunctions, Functions
 from quapy_nemsis.measures.formulas import smoothing
 
-# Numbers that do not depend on a class: the question has x, y, ε and the number of classes, the answer ζ₁ and ζ₂ and,
-# for K classes, ∂Ψ/∂x and ∂Ψ/∂y.
-(X, Y, EPS, CLASSES, ZETA1, ZETA2, BY_X, BY_Y, HEAD) = range(9)
-# Blocks with one number for each class. The question has the shares p, the recalls R and the counted prevalences q. The
-# answer has the gradients of ζ₁ and ζ₂ by R and by q and, for two classes, the class gradients of the measure.
-(
-    SHARES,
-    RECALLS,
-    COUNTS,
-    ZETA1_BY_RECALL,
-    ZETA1_BY_COUNT,
-    ZETA2_BY_RECALL,
-    ZETA2_BY_COUNT,
-    BY_RECALL,
-    N_BLOCKS,
-) = range(9)
-#: Rows of the table for K classes: one for the numbers without a class, and all blocks but the last.
-N_ROWS = 1 + BY_RECALL
-
-
-def place(block: int, label: int = 0, n_classes: int = 2) -> int:
-    """Index in the array of the number that a block holds for a class."""
-    return HEAD + block * n_classes + label
-
-
-NEGATIVE, POSITIVE = 0, 1
-SHARE_POS = place(SHARES, POSITIVE)
-RECALL_POS, RECALL_NEG = place(RECALLS, POSITIVE), place(RECALLS, NEGATIVE)
-CLASS_GRADIENT_POS, CLASS_GRADIENT_NEG = place(BY_RECALL, POSITIVE), place(BY_RECALL, NEGATIVE)
-ZETA1_POS, ZETA1_NEG = place(ZETA1_BY_RECALL, POSITIVE), place(ZETA1_BY_RECALL, NEGATIVE)
-ZETA2_POS, ZETA2_NEG = place(ZETA2_BY_RECALL, POSITIVE), place(ZETA2_BY_RECALL, NEGATIVE)
-THETA = place(N_BLOCKS)
-
-# Layout for a loss: the question has the rates, the quantification error, the share and ε, the answer is one number.
-(LOSS_RECALL_POS, LOSS_RECALL_NEG, LOSS_D, LOSS_SHARE_POS, LOSS_EPS, LOSS, LOSS_THETA) = range(7)
-
 Value = tuple[float, tuple[float, float]]
-Values = Callable[[float, float, float, float, np.ndarray], tuple[float, float]]
-Outer = Callable[[float, float, float, float, np.ndarray], float]
-Gradient = Callable[
-    [float, float, float, float, float, float, np.ndarray],
-    tuple[float, float, float, float, float, float],
-]
-ClassValues = Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], tuple[float, float]]
-ClassOuter = Callable[[float, float, np.ndarray, float, np.ndarray], float]
-ClassGradient = Callable[..., tuple[float, float]]
-LossFunction = Callable[[float, float, float, float, float, np.ndarray], float]
-
-
-class Functions(NamedTuple):
-    """The three functions of a measure; the docstring of this module describes them."""
-
-    values: Values
-    outer: Outer
-    gradient: Gradient
-
-
-class ClassFunctions(NamedTuple):
-    """The three functions of a measure of K classes; the docstring of this module describes them."""
-
-    values: ClassValues
-    outer: ClassOuter
-    gradient: ClassGradient
 
 
 class Rates(NamedTuple):
@@ -158,88 +88,6 @@ class ClassRates(NamedTuple):
         total = float(members.sum()) or 1.0
         recalls = rewards / np.where(members > 0.0, members, 1.0)
         return cls(recalls, counted / total, members / total, float(smoothing(total)))
-
-
-@lru_cache(maxsize=256)
-def measure_callback(values: Values, gradient: Gradient, affine: bool, n_theta: int) -> Any:
-    """Compile the functions of a measure into one function for kernels (see the docstring of this module).
-
-    If Ψ is affine, kernels do not need ζ₁ and ζ₂, and ``values`` is not called.
-    """
-    length = THETA + n_theta
-    values, gradient = jitable(values), jitable(gradient)
-
-    def answer(pointer):
-        a = carray(pointer, (length,))
-        P, N, p, eps, theta = a[RECALL_POS], a[RECALL_NEG], a[SHARE_POS], a[EPS], a[THETA:]
-        a1, a2, b1, b2, g1, g2 = gradient(P, N, a[X], a[Y], p, eps, theta)
-        a[CLASS_GRADIENT_POS] = g1 * a1 + g2 * b1
-        a[CLASS_GRADIENT_NEG] = g1 * a2 + g2 * b2
-        if not affine:
-            a[ZETA1], a[ZETA2] = values(P, N, p, eps, theta)
-            a[ZETA1_POS], a[ZETA1_NEG] = a1, a2
-            a[ZETA2_POS], a[ZETA2_NEG] = b1, b2
-
-    return callback(answer)
-
-
-def class_asks(n_classes: int, thetas: np.ndarray) -> np.ndarray:
-    """Tables through which kernels of K classes exchange data with a measure, one for each row of parameters."""
-    width = max(n_classes, HEAD + thetas.shape[1])
-    asks = np.zeros((len(thetas), N_ROWS, width))
-    asks[:, 0, HEAD : HEAD + thetas.shape[1]] = thetas
-    asks[:, 0, CLASSES] = n_classes
-    return asks
-
-
-@lru_cache(maxsize=256)
-def class_callback(values: ClassValues, gradient: ClassGradient, affine: bool, n_theta: int) -> Any:
-    """Compile the functions of a measure of K classes into one function for kernels; K is a number in the array.
-
-    If Ψ is not affine, it answers ζ₁ and ζ₂ linearised: ζ − ∇ζ·(R, q + p/(K − 1)), to which a kernel adds ∇ζ·(what a
-    point says of R and q).
-    """
-    values, gradient = jitable(values), jitable(gradient)
-
-    def answer(pointer):
-        n = int(carray(pointer, (HEAD,))[CLASSES])
-        table = carray(pointer, (N_ROWS, max(n, HEAD + n_theta)))
-        a, theta = table[0], table[0, HEAD : HEAD + n_theta]
-        p, R, q = table[1 + SHARES, :n], table[1 + RECALLS, :n], table[1 + COUNTS, :n]
-        by_R1, by_q1 = table[1 + ZETA1_BY_RECALL, :n], table[1 + ZETA1_BY_COUNT, :n]
-        by_R2, by_q2 = table[1 + ZETA2_BY_RECALL, :n], table[1 + ZETA2_BY_COUNT, :n]
-        eps = a[EPS]
-        a[BY_X], a[BY_Y] = gradient(R, q, a[X], a[Y], p, eps, theta, by_R1, by_q1, by_R2, by_q2)
-        if not affine:
-            x, y = values(R, q, p, eps, theta)
-            over = 1.0 / (n - 1)
-            for j in range(n):
-                count = q[j] + over * p[j]
-                x -= by_R1[j] * R[j] + by_q1[j] * count
-                y -= by_R2[j] * R[j] + by_q2[j] * count
-            a[ZETA1], a[ZETA2] = x, y
-
-    return callback(answer, REORDERED)
-
-
-@lru_cache(maxsize=256)
-def loss_callback(function: LossFunction, n_theta: int) -> Any:
-    """Compile the function ``f(P, N, d, p, eps, theta)`` of a loss into one for kernels."""
-    length = LOSS_THETA + n_theta
-    function = jitable(function)
-
-    def answer(pointer):
-        a = carray(pointer, (length,))
-        a[LOSS] = function(
-            a[LOSS_RECALL_POS],
-            a[LOSS_RECALL_NEG],
-            a[LOSS_D],
-            a[LOSS_SHARE_POS],
-            a[LOSS_EPS],
-            a[LOSS_THETA:],
-        )
-
-    return callback(answer)
 
 
 def tally(
@@ -426,37 +274,6 @@ class Measure:
         return self._value(float(R[1]), float(R[0]), float(p[1]), eps)
 
 
-def two_class_form(form: ClassFunctions) -> Functions:
-    """The functions of P and N of a measure that is given by functions of R, q and p; slower than handwritten ones."""
-    class_values, class_outer, class_gradient = (jitable(function) for function in form)
-
-    def values(P, N, p, eps, theta):
-        estimate = p * P + (1.0 - p) * (1.0 - N)
-        R, q = np.array([N, P]), np.array([1.0 - estimate, estimate])
-        return class_values(R, q, np.array([1.0 - p, p]), eps, theta)
-
-    def outer(x, y, p, eps, theta):
-        return class_outer(x, y, np.array([1.0 - p, p]), eps, theta)
-
-    def gradient(P, N, x, y, p, eps, theta):
-        estimate = p * P + (1.0 - p) * (1.0 - N)
-        R, q = np.array([N, P]), np.array([1.0 - estimate, estimate])
-        r1, q1, r2, q2 = np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(2)
-        g1, g2 = class_gradient(R, q, x, y, np.array([1.0 - p, p]), eps, theta, r1, q1, r2, q2)
-        # A positive that is no longer missed moves mass from class 0 to class 1.
-        slope1, slope2 = q1[1] - q1[0], q2[1] - q2[0]
-        return (
-            r1[1] + p * slope1,
-            r1[0] - (1.0 - p) * slope1,
-            r2[1] + p * slope2,
-            r2[0] - (1.0 - p) * slope2,
-            g1,
-            g2,
-        )
-
-    return Functions(values, outer, gradient)
-
-
 class NestedMeasure(Measure):
     """A nested concave measure Ψ(ζ₁(P, N), ζ₂(P, N)). NEMSIS optimises this family."""
 
@@ -636,11 +453,6 @@ class PseudoMeasure(Measure):
         0.5
         """
         return Valuation(self, level)
-
-
-def valuation_outer(x, y, p, eps, theta):
-    """Ψ(x, y) = x − v·y."""
-    return x - theta[0] * y
 
 
 @dataclass(frozen=True)

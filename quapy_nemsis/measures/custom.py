@@ -28,15 +28,17 @@ import numpy as np
 
 from quapy_nemsis._jit import cloudpickle, jitable, overload
 from quapy_nemsis.measures.checks import check_nested, check_pseudo
-from quapy_nemsis.measures.contract import (
+from quapy_nemsis.measures.compiled import (
     ClassFunctions,
     Functions,
+    two_class_form,
+    valuation_outer,
+)
+from quapy_nemsis.measures.contract import (
     Measure,
     NestedMeasure,
     PseudoMeasure,
     is_number,
-    two_class_form,
-    valuation_outer,
 )
 
 _H = 2.0**-17

@@ -16,13 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 from quapy_nemsis._jit import jitable
-from quapy_nemsis.measures.contract import (
+from quapy_nemsis.measures.compiled import (
     LossFunction,
+    Outer,
+    Values,
+)
+from quapy_nemsis.measures.contract import (
     Measure,
     NestedMeasure,
-    Outer,
     PseudoMeasure,
-    Values,
 )
 from quapy_nemsis.measures.formulas import error, relative_log, smooth
 from quapy_nemsis.measures.names import get_measure

@@ -6,7 +6,9 @@ from dataclasses import fields
 
 import quapy_nemsis.measures.nested as nested
 import quapy_nemsis.measures.pseudo as pseudo
-from quapy_nemsis.measures.contract import Measure
+from quapy_nemsis.measures.contract import (
+    Measure,
+)
 
 #: The measures of the modules `nested` and `pseudo`, by key.
 MEASURES: dict[str, type[Measure]] = {

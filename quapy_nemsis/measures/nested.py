@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from quapy_nemsis._jit import jitable
 from quapy_nemsis.measures import classes
-from quapy_nemsis.measures.contract import Functions, NestedMeasure, is_number
+from quapy_nemsis.measures.compiled import (
+    Functions,
+)
+from quapy_nemsis.measures.contract import (
+    NestedMeasure,
+    is_number,
+)
 from quapy_nemsis.measures.formulas import (
     ba,
     error,

@@ -8,12 +8,14 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from quapy_nemsis.measures import classes
-from quapy_nemsis.measures.contract import (
+from quapy_nemsis.measures.compiled import (
     Functions,
+    valuation_outer,
+)
+from quapy_nemsis.measures.contract import (
     Measure,
     PseudoMeasure,
     confusion,
-    valuation_outer,
 )
 from quapy_nemsis.measures.formulas import ba, error, neg_kld, neg_kld_slope
 
