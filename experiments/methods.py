@@ -1,7 +1,8 @@
 """Quantifiers by name: QuaPy's aggregations, the learners of this package, and every combination of the two.
 
 A name is an aggregation (``ACC``), an aggregation of a learner (``ACC(NEMSIS:q)``), or a learner, whose predictions are
-counted (``NEMSIS:q``, ``SVM(KLD)``). An aggregation alone is put on logistic regression.
+counted (``NEMSIS:q``, ``SVM(KLD)``). An aggregation alone is put on logistic regression, except for ``Quantifier``,
+which has its own learner.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from sklearn.linear_model import LogisticRegression
 
 from experiments.curves import choose_C
 from experiments.names import AGGREGATIONS, parse_method
+from experiments.tuned import isotonic
 from quapy_nemsis import (
     CANClassifier,
     NEMSISClassifier,
     NestedMeasure,
     OnePassMiniBatchClassifier,
     PseudoMeasure,
+    Quantifier,
     SCANClassifier,
     SVMPerfClassifier,
     get_loss,
@@ -53,6 +56,8 @@ def measure_for(learner: str, name: str) -> str:
 def learner(name: str, objective: str = "") -> Maker:
     """Return a function that makes the learner from training rows and a seed, and chooses the C of an SVM."""
     kind, _, surrogate = name.partition("-")
+    if name == "LR-isotonic":
+        return lambda X, y, seed: isotonic()
     if kind == "LR":
         weight = "balanced" if name == "LR-balanced" else None
         return lambda X, y, seed: LogisticRegression(max_iter=1000, class_weight=weight)
@@ -71,7 +76,9 @@ def learner(name: str, objective: str = "") -> Maker:
 
 
 def aggregation(name: str) -> Any:
-    """Return QuaPy's class of an aggregation."""
+    """Return the class of an aggregation: QuaPy's, or `Quantifier`."""
+    if name == "Quantifier":
+        return Quantifier
     found = getattr(aggregative, AGGREGATIONS[name], None)
     if found is None:
         raise ValueError(f"the installed QuaPy has no {AGGREGATIONS[name]}: update it")
@@ -106,6 +113,8 @@ def method(name: str) -> Maker:
     >>> type(quantifier).__name__, quantifier.classifier
     ('ACC', NEMSISClassifier(measure='bakld', random_state=7))
     """
+    if name == "Quantifier":
+        return lambda X, y, seed: Quantifier(random_state=seed)
     parts = parse_method(name)
     make = learner(parts.learner, parts.objective)
     put_on = aggregation(parts.aggregation)

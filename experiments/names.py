@@ -20,16 +20,17 @@ METRICS = (*(f"m{name}" for name in ERRORS), *ERRORS)
 PROTOCOLS = ("APP", "NPP", "UPP", "Dirichlet")
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6")
 
-#: QuaPy's aggregations by name, with the name of the class.
+#: QuaPy's aggregations, and that of this package, by name, with the name of the class.
 AGGREGATIONS = {
     **{name: name for name in ("CC", "PCC", "ACC", "PACC", "EMQ", "HDy", "DyS", "MS")},
     **{name: name for name in ("DMy", "BBSEhard", "BBSEsoft")},
     "KDEy": "KDEyML",
+    "Quantifier": "Quantifier",
 }
 #: The methods that `compare` runs if nothing is named.
 DEMO = [
-    *("CC", "ACC", "PACC", "EMQ", "NEMSIS:kld", "NEMSIS:bakld", "NEMSIS:q"),
-    *("ACC(NEMSIS:q)", "EMQ(NEMSIS:ba)", "SVM(KLD)"),
+    *("Quantifier", "CC", "ACC", "PACC", "EMQ", "EMQ(LR-isotonic)"),
+    *("NEMSIS:kld", "NEMSIS:bakld", "NEMSIS:q", "EMQ(NEMSIS:ba)", "SVM(KLD)"),
 ]
 #: The methods that "all" stands for.
 ALL = [
@@ -41,7 +42,7 @@ ALL = [
 ]
 _LEARNER = re.compile(
     r"(?P<online>(NEMSIS|SCAN)(-surrogate)?|CAN|1PMB)(:(?P<objective>.*))?"
-    r"|(?P<plain>LR|LR-balanced)|(?P<svm>SVM)\((?P<loss>\w+)\)"
+    r"|(?P<plain>LR|LR-balanced|LR-isotonic)|(?P<svm>SVM)\((?P<loss>\w+)\)"
 )
 
 
@@ -76,7 +77,7 @@ def parse_method(name: str) -> MethodName:
     if found is None:
         raise ValueError(
             f"unknown method {name!r}; choose from {', '.join(AGGREGATIONS)} (also on a learner, as in "
-            "ACC(NEMSIS:q)), LR, LR-balanced, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
+            "ACC(NEMSIS:q)), LR, LR-balanced, LR-isotonic, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
             "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS)"
         )
     learner = found["online"] or found["plain"] or found["svm"]

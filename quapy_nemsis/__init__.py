@@ -1,7 +1,8 @@
 """Online learners that optimise quantification measures directly.
 
-The package has classifiers for scikit-learn (``NEMSISClassifier``, ``SCANClassifier``, ``CANClassifier``), quantifiers
-for QuaPy (``NEMSIS``, ``SCAN``, ``CAN``) and the measures that they optimise (``get_measure`` and the classes it
+``Quantifier`` estimates the prevalences of classes in a sample, with intervals. It is a quantifier for QuaPy, as are
+``NEMSIS``, ``SCAN`` and ``CAN``. The classifiers behind them are for scikit-learn (``NEMSISClassifier``,
+``SCANClassifier``, ``CANClassifier``), and so are the measures that they optimise (``get_measure`` and the classes it
 returns; ``make_measure`` for custom measures). QuaPy is imported only when a quantifier is first used.
 """
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         SVMQ,
         SVMRAE,
         OnePassMiniBatch,
+        Quantifier,
         SVMPerf,
     )
 
@@ -61,6 +63,7 @@ _QUANTIFIERS = (
     "CAN",
     "NEMSIS",
     "OnePassMiniBatch",
+    "Quantifier",
     "SCAN",
     "SVMAE",
     "SVMKLD",
@@ -99,6 +102,7 @@ __all__ = [
     "PseudoMeasure",
     "QMean",
     "QMeasure",
+    "Quantifier",
     "SCANClassifier",
     "SVMPerf",
     "SVMPerfClassifier",

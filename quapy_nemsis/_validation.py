@@ -305,6 +305,14 @@ def check_integer(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name} must be at least {least}; got {value!r}")
 
 
+def check_share(name: str, value: Any) -> None:
+    """Refuse a value that is not a number from 0 up to, but not including, 1."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number; got {value!r}")
+    if not 0.0 <= float(value) < 1.0:
+        raise ValueError(f"{name} must be at least 0 and below 1; got {value!r}")
+
+
 def check_positive(name: str, value: Any, *, finite: bool = False, auto: bool = False) -> None:
     """Refuse a value that is neither a positive number nor, where allowed, "auto"."""
     if auto and isinstance(value, str) and value == AUTO:

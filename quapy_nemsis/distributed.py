@@ -37,13 +37,19 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis._validation import canonical, class_factors, encode, several_classes
+from quapy_nemsis._validation import (
+    canonical,
+    class_factors,
+    encode,
+    refuse_divergence,
+    several_classes,
+)
 from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
 from quapy_nemsis.learners.base import no_history
-from quapy_nemsis.learners.calibration import calibrate
+from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.scores import scale_of
 from quapy_nemsis.learners.state import UNWEIGHTED, Data, State
-from quapy_nemsis.learners.tuning import tune
+from quapy_nemsis.learners.tuning import held_out_scores, tune
 from quapy_nemsis.merging import Learner
 
 # Number of rows, sampled from all partitions, for tuning and calibration; and the minimum number of each class among
@@ -256,13 +262,13 @@ def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: 
     learner.n_features_in_ = facts[0].common["numbers of features"]
     seed = int(check_random_state(learner.random_state).randint(2**31 - 1))
     sizes = [fact.rows for fact in facts]
-    n_passes = learner.passes(sum(sizes), len(classes))
+    n_passes = learner.passes(sum(sizes))
     X, codes, added = _gather(list(blocks.values()), sizes, classes, totals, seed)
     data = Data(X, codes, len(classes), _weights(codes, factors))
     rng = np.random.default_rng(seed)
     settings: Any = learner.settings(len(classes))
     state_type: type[State[Any]] = learner.state_type
-    tuned = tune(data, settings, state_type, n_passes, rng)
+    tuned = tune(data, settings, state_type, n_passes, True, rng)
     table = {}
     if tuned is not None:
         settings, table = tuned.settings, tuned.table
@@ -271,16 +277,19 @@ def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: 
     state = _rounds(learner, blocks, state, work, n_passes, verbose)
     learner.history_, learner.tuning_ = no_history(len(classes)), table
     learner.take_over(state, classes)
-    held = None if tuned is None else tuned.held
-    if tuned is not None and held is not None and len(classes) > 2 and tuned.scale > 0.0:
-        # A merged model has made fewer steps than those that scored the held-out rows, and its scores are smaller.
-        held = held._replace(scores=held.scores * (scale_of(state.model()[0]) / tuned.scale))
-    learner.calibration_ = calibrate(state, data, held, rng)
+    found = held_out_scores(data, settings, state_type, n_passes, learner.shuffle, rng)
+    if found is None:
+        refuse_divergence(X, "on parts of the sampled rows", learner.eta0)
+    # The committee has learned a sample, and the merged learner all rows. Its scores have another scale.
+    points, (weights, _) = found
+    own, other = scale_of(state.model()[0]), scale_of(weights)
+    factor = own / other if min(own, other) > 0.0 else 1.0
+    learner.calibration_ = Calibration.of(points.scores * factor, points.labels, points.weights)
+    learner.committee_ = None
     if added:
         # The sample contains too many rows of rare classes; reweight the points so that the posteriors are right.
-        points = learner.calibration_
         ratios = totals / totals.sum() / (np.bincount(codes, minlength=len(classes)) / len(codes))
-        points.weights = points.weights * ratios[points.labels.astype(int)]
+        learner.calibration_.weights *= ratios[points.labels.astype(int)]
 
 
 def _gather(

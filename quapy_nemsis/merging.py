@@ -59,6 +59,7 @@ def merge(learners: Sequence[L], base: L | None = None) -> L:
         start = start.settled() if start is not None else None
     merged.take_over(states[0].merge(states, start), merged.classes_)
     merged.calibration_ = _joined(learners, base, merged.coef_)
+    merged.committee_ = None
     return merged
 
 
@@ -120,5 +121,4 @@ def _joined(learners: Sequence[Learner], base: Learner | None, weights: np.ndarr
         np.concatenate([one * factor for one, factor in zip(scores, factors, strict=True)]),
         np.concatenate([part.labels[points] for part, points in pieces]),
         np.concatenate([part.weights[points] for part, points in pieces]),
-        parts[0].measure,
     )

@@ -2,7 +2,7 @@
 
 A file is an uncompressed numpy ``.npz`` archive of named arrays and one string array ``header``, which is JSON with
 
-* ``format``: "quapy-nemsis"; ``version``: version of the format, 3; ``written_by``: version of the package;
+* ``format``: "quapy-nemsis"; ``version``: version of the format, 4; ``written_by``: version of the package;
 * ``class`` and ``parameters`` of the learner, where ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that
   JSON does not have, ``{"pairs": [[KEY, VALUE], …]}`` for a dict whose keys are not all texts, and
   ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
@@ -12,7 +12,8 @@ A file is an uncompressed numpy ``.npz`` archive of named arrays and one string 
 The arrays are those returned by the learner's `to_arrays`, under the same names. The digest detects damage; it does not
 prove who wrote the file. Compiled code does not check its array bounds, so a learner is checked before it is returned:
 the names, types and shapes of its arrays, and the consistency of its parts. `quapy_nemsis._version1` converts files of
-version 1 to version 2, and `quapy_nemsis._version2` those of version 2 to version 3.
+version 1 to version 2, `quapy_nemsis._version2` those of version 2 to version 3, and `quapy_nemsis._version3` those of
+version 3 to version 4.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from quapy_nemsis import learners
 from quapy_nemsis._files import replacing
 from quapy_nemsis._version1 import from_version1
 from quapy_nemsis._version2 import from_version2
+from quapy_nemsis._version3 import from_version3
 from quapy_nemsis.learners.base import LinearClassifier
 from quapy_nemsis.learners.state import Arrays
 from quapy_nemsis.measures import Measure, get_loss, get_measure
 
-FORMAT, VERSION = "quapy-nemsis", 3
+FORMAT, VERSION = "quapy-nemsis", 4
 LEARNERS: dict[str, type[LinearClassifier]] = {
     kind.__name__: kind
     for kind in (
@@ -164,6 +166,8 @@ def read(path: str | os.PathLike[str]) -> tuple[LinearClassifier, Any]:
             content, arrays = from_version1(content, arrays)
         if header["version"] < 3:
             content, arrays = from_version2(content, arrays)
+        if header["version"] < 4:
+            content, arrays = from_version3(content, arrays)
         return _restored(content, arrays)
 
 
@@ -220,6 +224,7 @@ CONTENT: dict[int, Callable[[dict[str, Any]], Any]] = {
     1: lambda header: [header["learner"], header["extra"]],
     2: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
     3: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
+    4: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
 }
 
 

@@ -1,22 +1,40 @@
-"""The learners as QuaPy quantifiers, which classify with a model trained for the measure and count the predictions."""
+"""Quantifiers for QuaPy: `Quantifier`, and the learners as quantifiers that count their predictions."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import log_softmax
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from quapy_nemsis._validation import MatrixLike
-from quapy_nemsis.learners.base import LinearClassifier, OnlineClassifier
+from quapy_nemsis import prevalence
+from quapy_nemsis._validation import (
+    MatrixLike,
+    check_integer,
+    check_option,
+    check_positive,
+    check_seed,
+    check_share,
+    encode,
+)
+from quapy_nemsis.learners.base import (
+    LinearClassifier,
+    OnlineClassifier,
+    ProbabilisticOnlineClassifier,
+)
+from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.can import CANClassifier, CANParameters
 from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
 from quapy_nemsis.learners.nemsis import NEMSISClassifier, NEMSISParameters
 from quapy_nemsis.learners.scan import SCANClassifier, SCANParameters
+from quapy_nemsis.learners.scores import predicted_codes
 from quapy_nemsis.learners.svmperf import (
     CuttingPlaneParameters,
     SVMPerfClassifier,
@@ -43,7 +61,286 @@ def _unchanged_style() -> Iterator[None]:
 
 with _unchanged_style():
     import quapy.functional as F
-    from quapy.method.aggregative import AggregativeCrispQuantifier, BinaryAggregativeQuantifier
+    from quapy.method.aggregative import (
+        AggregativeCrispQuantifier,
+        AggregativeSoftQuantifier,
+        BinaryAggregativeQuantifier,
+    )
+    from quapy.method.confidence import ConfidenceRegionABC, WithConfidenceABC
+
+# A count that is off by more standard errors than this, and by a larger share of the rows, is worth a warning.
+_NOISE, _TOLERATED = 3.0, 0.01
+
+
+class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
+    """Estimate the prevalence of each class in a sample, with an interval: the quantifier to start with.
+
+    A learner gives each row a score for each class. Scores of rows that the learner has not learned calibrate the
+    likelihood of a score in each class. Expectation-maximisation then finds the prevalences that best explain the
+    scores of a sample, with a prior that keeps it from running away where classes are hard to tell apart. If the sample
+    looks as if nothing had changed, the estimate moves towards the mean posterior (see `quapy_nemsis.prevalence`).
+
+    Only the prevalences may change between training and use, not the distribution of rows within a class.
+
+    Parameters
+    ----------
+    classifier : estimator or None, default=None
+        None is ``NEMSISClassifier("ba", reward="logistic")``. Learners of this package bring posteriors out of fold.
+        For other classifiers, which need `predict_proba`, they come from cross-validation.
+    fit_classifier : bool, default=True
+        False takes the classifier as it is; `fit` then calibrates it on the rows that it is given.
+    val_split : int, float or tuple, default=5
+        How QuaPy makes posteriors out of fold for other classifiers.
+    prior : float, default=0.5
+        Parameter of the Dirichlet prior of prevalences: how many rows of each class it stands for.
+    no_drift : float, default=0.5
+        Prior probability that a sample has the prevalences of training, at least 0 and below 1. With 0, the training
+        prevalences play no part in the estimate.
+    n_draws : int, default=200
+        Number of draws that intervals are computed from.
+    region : {"intervals", "ellipse", "ellipse-clr", "ellipse-ilr"}, default="intervals"
+        Kind of region that `predict_conf` returns.
+    random_state : int, RandomState or None, default=None
+        Seed of the draws, and of a classifier whose `random_state` is None.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    calibration_ : Calibration
+        From scores to log-odds of the classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> scaler = StandardScaler().fit(X[:300])
+    >>> quantifier = Quantifier(random_state=0).fit(scaler.transform(X[:300]), y[:300])
+    >>> y[:300].mean().round(2), y[300:].mean().round(2)  # the prevalence changes
+    (np.float64(0.51), np.float64(0.75))
+    >>> estimate, region = quantifier.predict_conf(scaler.transform(X[300:]))
+    >>> bool(abs(estimate[1] - y[300:].mean()) < 0.03)
+    True
+    >>> bool(region.I_low[1] < y[300:].mean() < region.I_high[1])
+    True
+    """
+
+    calibration_: Calibration
+
+    def __init__(
+        self,
+        classifier: Any = None,
+        fit_classifier: bool = True,
+        val_split: Any = 5,
+        prior: float = 0.5,
+        no_drift: float = 0.5,
+        n_draws: int = 200,
+        region: str = "intervals",
+        random_state: Any = None,
+    ):
+        if classifier is None:
+            classifier = NEMSISClassifier("ba", reward="logistic")
+        if isinstance(classifier, ProbabilisticOnlineClassifier):
+            val_split = None  # it has posteriors out of fold of its own
+        super().__init__(classifier, fit_classifier, val_split)
+        self.prior = prior
+        self.no_drift = no_drift
+        self.n_draws = n_draws
+        self.region = region
+        self.random_state = random_state
+
+    def _check_init_parameters(self) -> None:
+        """Refuse parameters that make no sense, before anything is fitted."""
+        check_positive("prior", self.prior, finite=True)
+        check_share("no_drift", self.no_drift)
+        check_integer("n_draws", self.n_draws, least=2)
+        check_option("region", self.region, self.REGION_TYPE)
+        check_seed(self.random_state)
+
+    def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[Any, Any]:
+        """Train the classifier; return posteriors out of fold and their labels, unless it has its own."""
+        classifier = self.classifier
+        if self.fit_classifier and classifier.get_params().get("random_state", 0) is None:
+            classifier.set_params(random_state=self.random_state)
+        if isinstance(classifier, ProbabilisticOnlineClassifier) and self.fit_classifier:
+            classifier.fit(X, y)
+            return None, None
+        return super().classifier_fit_predict(X, y)
+
+    def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Train the learner on more rows, in the given order, and calibrate it on those it has seen last.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that can occur. Required in the first call unless `y` contains them all.
+
+        Returns
+        -------
+        self
+            The quantifier.
+        """
+        self._check_init_parameters()
+        if not isinstance(self.classifier, ProbabilisticOnlineClassifier):
+            raise TypeError(
+                f"partial_fit needs NEMSISClassifier or SCANClassifier; got {type(self.classifier).__name__}"
+            )
+        self.classifier.partial_fit(X, y, classes)
+        self.aggregation_fit(None, None)
+        return self
+
+    def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
+        """Calibrate posteriors out of fold, or take the calibration of the learner.
+
+        Parameters
+        ----------
+        classif_predictions : ndarray of shape (n_samples, n_classes) or None
+            Posteriors out of fold, or None if the learner has a calibration.
+        labels : array-like of shape (n_samples,) or None
+            Their labels.
+        """
+        if classif_predictions is None:
+            self.calibration_ = self.classifier.calibration_
+        else:
+            codes = encode(np.asarray(labels), self.classes_)
+            self.calibration_ = Calibration.of(_scores_of(classif_predictions), codes)
+
+    def _scores(self, X: MatrixLike) -> np.ndarray:
+        """Scores of rows, which the calibration takes."""
+        check_is_fitted(self, "calibration_")
+        if isinstance(self.classifier, ProbabilisticOnlineClassifier):
+            return self.classifier.committee_scores(X)
+        return _scores_of(self.classifier.predict_proba(X))
+
+    def classify(self, X: MatrixLike) -> np.ndarray:
+        """Return calibrated posteriors at the prevalences of training.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Posteriors.
+        """
+        if not self.fit_classifier and not hasattr(self, "calibration_"):
+            return self.classifier.predict_proba(X)  # QuaPy asks for what is to be calibrated
+        scores = self._scores(X)
+        return self.calibration_.probabilities(scores)
+
+    @property
+    def _training(self) -> prevalence.Training:
+        known = self.calibration_
+        return prevalence.Training(known.shares, float(known.members.sum()), known.effective_size)
+
+    def aggregate(self, classif_predictions: np.ndarray) -> np.ndarray:
+        """Return the prevalences of the classes in a sample of rows.
+
+        Parameters
+        ----------
+        classif_predictions : ndarray of shape (n_samples, n_classes)
+            Posteriors, as `classify` returns them.
+
+        Returns
+        -------
+        ndarray of shape (n_classes,)
+            Estimated prevalences, in the order of `classes_`.
+        """
+        posteriors = np.asarray(classif_predictions, dtype=float)
+        if not len(posteriors):
+            raise ValueError("there are no rows to estimate prevalences of")
+        known = self._training
+        rows = prevalence.likelihoods(np.log(posteriors) - np.log(known.shares))
+        return prevalence.estimate(rows, known, float(self.prior), float(self.no_drift))
+
+    def predict_conf(
+        self, instances: MatrixLike, confidence_level: float = 0.95
+    ) -> tuple[np.ndarray, ConfidenceRegionABC]:
+        """Estimate the prevalences of the classes in a sample of rows, with a region that contains them.
+
+        The region allows for the noise of the sample and for that of the calibration. It does not assume that
+        prevalences may have stayed as they were. It holds for the prevalences among these rows, not for those of a
+        population that they come from.
+
+        Parameters
+        ----------
+        instances : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        confidence_level : float, default=0.95
+            Probability with which the region contains the prevalence: for intervals that of each class, for ellipses
+            those of all.
+
+        Returns
+        -------
+        tuple
+            The estimate, as `predict` returns it, and the region, one of QuaPy's `ConfidenceRegionABC`.
+        """
+        if not 0.0 < confidence_level < 1.0:
+            raise ValueError(
+                f"confidence_level must lie between 0 and 1, such as 0.95; got {confidence_level!r}"
+            )
+        drawn = self.draw(instances)
+        point = self.predict(instances)
+        return point, self.construct_region(drawn, confidence_level, self.region)
+
+    def draw(self, X: MatrixLike) -> np.ndarray:
+        """Draw prevalences from their distribution, given a sample of rows (see `quapy_nemsis.prevalence.draws`).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_classes)
+            Prevalences.
+        """
+        scores, known = self._scores(X), self.calibration_
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        return prevalence.draws(
+            prevalence.likelihoods(known.log_odds(scores)),
+            lambda rows, one: prevalence.likelihoods(known.log_odds(scores[rows], one)),
+            known.draw(int(self.n_draws), rng),
+            self._training,
+            rng,
+            float(self.prior),
+        )
+
+
+def _scores_of(posteriors: np.ndarray) -> np.ndarray:
+    """Scores from posteriors of any classifier: log-odds of the second of two classes, logarithms for more."""
+    logs = np.log(np.clip(posteriors, 1e-9, None))
+    return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else log_softmax(logs, axis=1)
+
+
+def _warn_of_count(name: str, learner: ProbabilisticOnlineClassifier[Any]) -> None:
+    """Warn if a count of predictions is off by more than noise, on rows that were not learned."""
+    held = learner.calibration_
+    counted = np.bincount(predicted_codes(held.scores), held.weights, held.n_classes)
+    total = held.members.sum()
+    error = (counted - held.members) / total
+    wrong = held.weights * (predicted_codes(held.scores) != held.labels)
+    involved = np.bincount(held.labels, wrong, held.n_classes)
+    involved += np.bincount(predicted_codes(held.scores), wrong, held.n_classes)
+    noise = np.sqrt(np.maximum(involved / total - error**2, 0.0) / total)
+    worst = len(error) - 1 - int(np.argmax(np.abs(error[::-1])))  # of two classes, the positive
+    if abs(error[worst]) > max(_NOISE * noise[worst], _TOLERATED):
+        label = learner.classes_.tolist()[worst]
+        warnings.warn(
+            f"{name} counts {counted[worst] / total:.1%} of class {label!r} among held-out rows, where "
+            f"{held.members[worst] / total:.1%} are true: its predictions optimise the measure {learner.measure!r}, "
+            "and counting them is off. quapy_nemsis.Quantifier estimates prevalences; measure='kld' counts right as "
+            "long as prevalences stay",
+            stacklevel=5,
+        )
 
 
 class _ClassifyAndCount(AggregativeCrispQuantifier):
@@ -81,6 +378,8 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
     def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[None, None]:
         """Train the learner; counting needs no predictions on training data."""
         self.classifier = self.learner(**self._learner_parameters()).fit(X, y)
+        if isinstance(self.classifier, ProbabilisticOnlineClassifier):
+            _warn_of_count(type(self).__name__, self.classifier)
         return None, None
 
     def _learner_parameters(self) -> dict[str, Any]:

@@ -254,13 +254,12 @@ def test_calibration_finds_temperature_and_offsets(temperature):
     _, y, posteriors = gaussians(20_000, seed=5)
     shares = np.array([0.55, 0.25, 0.15, 0.05])
     scores = np.log(posteriors / shares) / temperature
-    calibration = ClassCalibration(scores, y.astype(np.int32), measure=BA())
+    calibration = ClassCalibration(scores, y.astype(np.int32))
     assert np.abs(calibration.probabilities(scores) - posteriors).mean() < 0.005
-    # The likelihood is that at prevalences in proportion to the roots of the shares.
-    roots = np.sqrt(shares)
-    there = posteriors / roots
+    # The likelihood is that at equal prevalences.
+    there = posteriors / shares
     there /= there.sum(axis=1, keepdims=True)
-    expected = np.average(-np.log(there[np.arange(len(y)), y]), weights=1.0 / roots[y])
+    expected = np.average(-np.log(there[np.arange(len(y)), y]), weights=1.0 / shares[y])
     assert calibration.loss() == pytest.approx(expected, abs=0.02)
 
 

@@ -149,7 +149,7 @@ def test_grid_search_reaches_the_learner(quantifier, grid, n_jobs, train, unseen
     search = GridSearchQ(quantifier, grid, protocol(APP, unseen), **options).fit(*train)
     scores = list(search.param_scores_.values())
     assert len(scores) == 6
-    assert len(set(np.round(scores, 10))) >= 4  # a silent no-op would make them all equal
+    assert len(set(np.round(scores, 10))) >= 3  # a silent no-op would make them all equal
     best = search.best_params_
     fresh = clone(quantifier).set_params(**best).fit(*train)
     assert qp.evaluation.evaluate(fresh, protocol(APP, unseen), "mae") == search.best_score_

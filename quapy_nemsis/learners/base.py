@@ -40,7 +40,7 @@ from quapy_nemsis._validation import (
     warn_of_scale,
     without_zeros,
 )
-from quapy_nemsis.learners.calibration import RECENT, Calibration, calibrate
+from quapy_nemsis.learners.calibration import PRIORS, RECENT, Calibration
 from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores, scale_of
 from quapy_nemsis.learners.state import (
     AVERAGES,
@@ -58,8 +58,8 @@ from quapy_nemsis.learners.tuning import (
     STEP_SIZES,
     STREAM_STEP_SIZES,
     StreamTuner,
-    Tuned,
     fold_sizes,
+    held_out_scores,
     tune,
 )
 from quapy_nemsis.measures import Measure, Rates
@@ -70,9 +70,8 @@ if TYPE_CHECKING:
 #: Columns of the training history for two classes, and for more.
 HISTORY = ("samples", "seconds", "P", "N", "value")
 CLASS_HISTORY = ("samples", "seconds", "R", "q", "value")
-# With n_passes="auto", `fit` makes so many passes over two classes. For more classes, it makes as many as give so many
-# steps, within these bounds.
-_PASSES, _STEPS, _MOST_PASSES = 5, 200_000, 60
+# With n_passes="auto", `fit` makes as many passes as give so many steps, within these bounds.
+_STEPS, _LEAST_PASSES, _MOST_PASSES = 200_000, 5, 60
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
@@ -103,9 +102,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             Scores: one for each row, or one for each row and class if there are more than two.
         """
         check_is_fitted(self)
+        return self._scores(X, self.model())
+
+    def _scores(self, X: Any, model: Model) -> np.ndarray:
         X = checked_rows(self, X, dtype=FLOATS)
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = linear_scores(X, *self.model())
+            scores = linear_scores(X, *model)
         if not np.isfinite(scores).all():
             row = int(np.argmin(np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)))
             raise ValueError(f"the score of row {row} is too large for a float: scale the features")
@@ -209,13 +211,11 @@ class StepParameters:
             "average": AVERAGES[self.average],
         }
 
-    def passes(self, n_rows: int, n_classes: int) -> int:
+    def passes(self, n_rows: int) -> int:
         """Number of passes of `fit` over so many rows."""
         if self.n_passes != AUTO:
             return int(self.n_passes)
-        if n_classes == 2:
-            return _PASSES
-        return min(max(math.ceil(_STEPS / n_rows), _PASSES), _MOST_PASSES)
+        return min(max(math.ceil(_STEPS / n_rows), _LEAST_PASSES), _MOST_PASSES)
 
 
 class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
@@ -226,6 +226,8 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     resume_parameters: ClassVar[str]
     #: Whether the kernel detects NaN and infinity in X while it learns, so that X need not be checked beforehand.
     notices_nan: ClassVar[bool] = True
+    #: Whether the learner has posteriors.
+    has_posteriors: ClassVar[bool] = False
 
     state_: State[S]
     resume_signature_: tuple[int, ...]
@@ -268,9 +270,9 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             data = Data(X, encode(labels, classes), len(classes), counts)
             settings = self.settings(len(classes))
             self._check_size(data, settings.measure)
-            n_passes = self.passes(X.shape[0], len(classes))
+            n_passes = self.passes(X.shape[0])
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-            tuned = tune(data, settings, self.state_type, n_passes, rng)
+            tuned = tune(data, settings, self.state_type, n_passes, self.has_posteriors, rng)
             if tuned is not None:
                 settings = tuned.settings
                 self._say(
@@ -287,7 +289,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             self.history_ = no_history(len(classes))
             self.tuning_ = tuned.table if tuned is not None else {}
             self.take_over(state, classes, records)
-            self._calibrate(data, tuned, rng)
+            self._calibrate(data, n_passes, rng)
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -495,7 +497,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             f"{shown}, {state.seconds:.2f} s"
         )
 
-    def _calibrate(self, data: Data, tuned: Tuned[S] | None, rng: Any) -> None:
+    def _calibrate(self, data: Data, n_passes: int, rng: np.random.Generator) -> None:
         """Calibrate posteriors at the end of `fit`; learners without posteriors do nothing."""
 
     def _recalibrate(self, data: Data) -> None:
@@ -513,11 +515,26 @@ class WeightParameters:
     class_weight: Any = None
 
 
-class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
+@dataclass(eq=False, repr=False)
+class PosteriorParameters:
+    """The parameter of learners with posteriors."""
+
+    _: KW_ONLY
+    posteriors: str = "training"
+
+
+class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, OnlineClassifier[S]):
     """Base class of online learners with posterior probabilities, weights of rows, and any number of classes."""
 
     multiclass = True
+    has_posteriors = True
     calibration_: Calibration
+    committee_: Model | None
+
+    def checked_steps(self) -> dict[str, Any]:
+        """Check the parameters and return those that a state needs."""
+        check_option("posteriors", self.posteriors, PRIORS)
+        return super().checked_steps()
 
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from `n_passes` passes over the data.
@@ -575,16 +592,14 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         return self._partial_fit(X, y, classes, sample_weight, self.class_weight)
 
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
-        """Posterior probabilities at the prevalence of the training data.
+        """Posterior probabilities at the prevalence of the training data, or at equal ones if `posteriors` says so.
 
-        For two classes, the posterior is a nondecreasing function of the score (see
-        `quapy_nemsis.learners.calibration.TwoClassCalibration`). `fit` fits it to the scores of training rows or, with
-        fewer than ten rows per feature, of rows held out for tuning. For more classes it is softmax(T·f + offsets) of
-        the scores f (see `quapy_nemsis.learners.calibration.ClassCalibration`), fitted to rows held out for tuning. In
-        a stream, posteriors are fitted to the latest 4,096 points, scored before they were learned. With the logistic
-        reward and constant class gradients ω⁺, ω⁻ the posterior would be σ(f(x) − ln(ω⁺/ω⁻)), but only at convergence,
-        and with the step size that is best for the measure the scale of the scores need not converge. `predict` uses
-        the score, not the posterior, because the score is what optimises the measure.
+        For two classes, the log-odds are a nondecreasing, piecewise linear function of the score (see
+        `quapy_nemsis.learners.calibration.TwoClassCalibration`). For more classes they are T·f + b, where f are the
+        scores (see `quapy_nemsis.learners.calibration.ClassCalibration`). Both are fitted to scores out of fold: `fit`
+        trains up to five more learners, each of which scores rows that it has not learned. In a stream, the functions
+        are fitted to the latest 4,096 points, scored before they were learned. `predict` uses the score, not the
+        posterior, because the score is what optimises the measure.
 
         Parameters
         ----------
@@ -597,11 +612,39 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
             Probabilities of the classes, in the order of `classes_`.
         """
         scores = self.decision_function(X)
-        return self.calibration_.probabilities(scores)
+        return self.calibration_.probabilities(scores, balanced=self.posteriors == "balanced")
+
+    def committee_scores(self, X: MatrixLike) -> np.ndarray:
+        """Scores of the mean of the learners that scored held-out rows in `fit`; after a stream, the learner's own.
+
+        The calibration fits these scores at least as well as those of `decision_function`, and where rows are few
+        compared to features they tell classes apart better. `quapy_nemsis.Quantifier` uses them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores: one for each row, or one for each row and class if there are more than two.
+        """
+        check_is_fitted(self)
+        return self._scores(X, self.model() if self.committee_ is None else self.committee_)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
-        return {**super().to_arrays(), **prefixed("calibration", self.calibration_.to_arrays())}
+        committee = {}
+        if self.committee_ is not None:
+            committee = dict(
+                zip(("coef", "intercept"), map(np.asarray, self.committee_), strict=True)
+            )
+        return {
+            **super().to_arrays(),
+            **prefixed("calibration", self.calibration_.to_arrays()),
+            **prefixed("committee", committee),
+        }
 
     def from_arrays(self, arrays: Arrays) -> None:
         """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
@@ -609,17 +652,31 @@ class ProbabilisticOnlineClassifier(WeightParameters, OnlineClassifier[S]):
         part = arrays.part("calibration")
         self.calibration_ = Calibration.from_arrays(part)
         part.finish()
+        part, self.committee_ = arrays.part("committee"), None
+        if part.arrays:
+            shape = () if arrays.n_classes == 2 else (arrays.n_classes,)
+            weights = part.take("coef", *shape, arrays.width)
+            self.committee_ = weights, part.take("intercept", *shape)[()]
+            if not all(np.isfinite(numbers).all() for numbers in self.committee_):
+                raise ValueError("the weights of its committee are not finite")
+        part.finish()
 
-    def _calibrate(self, data: Data, tuned: Tuned[S] | None, rng: Any) -> None:
-        held = None if tuned is None else tuned.held
-        self.calibration_ = calibrate(self.state_, data, held, rng)
+    def _calibrate(self, data: Data, n_passes: int, rng: np.random.Generator) -> None:
+        found = held_out_scores(
+            data, self.state_.settings, self.state_type, n_passes, self.shuffle, rng
+        )
+        if found is None:
+            refuse_divergence(data.X, "on parts of the rows", self.eta0)
+        points, self.committee_ = found
+        self.calibration_ = Calibration.of(*points)
 
     def _recalibrate(self, data: Data) -> None:
         newest = slice(-RECENT, None)
         known = getattr(self, "calibration_", None)
+        self.committee_ = None
         scores = quiet_scores(data.X[newest], *self.model())
-        weights, measure = data.weights[newest], self.state_.objective()
-        self.calibration_ = Calibration.latest(known, scores, data.labels[newest], weights, measure)
+        weights = data.weights[newest]
+        self.calibration_ = Calibration.latest(known, scores, data.labels[newest], weights)
 
     def _rescale_calibration(self, before: np.ndarray) -> None:
         # The scale of scores grows with training, and changes by orders of magnitude with the step size that is best in

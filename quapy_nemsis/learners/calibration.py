@@ -1,30 +1,36 @@
-"""Calibration: turning scores into posterior probabilities."""
+"""Calibration: turning scores into posterior probabilities.
+
+A calibration is a model of the balanced log-odds of the classes given the scores, fitted by maximum likelihood with
+every class weighing the same. Quantifiers use posteriors at other prevalences than those of training. In the plain
+likelihood, rare classes would hardly count. Posteriors at the prevalences p of training follow by adding ln p.
+"""
 
 from __future__ import annotations
 
-import math
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
-from sklearn.isotonic import IsotonicRegression
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
-from quapy_nemsis.learners.scores import quiet_scores
-from quapy_nemsis.learners.state import MOST, Arrays, Data, State
-from quapy_nemsis.measures import Measure, NestedMeasure, PseudoMeasure, Valuation, get_measure
-from quapy_nemsis.measures.formulas import smoothing
+from quapy_nemsis.learners.state import MOST, Arrays
 
-# How many of the latest scores a stream keeps, and how many rows of each class `fit` uses at most.
+#: How many of the latest scores a stream keeps.
 RECENT = 4096
-_MOST_OF_A_CLASS = 50_000
-# The weight of the sigmoid in points, next to the labels. With fewer points than this, the sigmoid is used alone.
-_SIGMOID_POINTS = 1000.0
-# For more than two classes: how many scores are used at most, to fit and to compare candidates, and the standard
-# deviation of the prior of the corrections of offsets.
-_MOST_SCORES, _MOST_TO_COMPARE, _SPREAD = 400_000, 50_000, 0.1
+#: Prevalences at which learners return posteriors.
+PRIORS = ("training", "balanced")
+# How many scores are used at most, to fit and to compare candidates.
+_MOST_SCORES, _MOST_TO_COMPARE = 400_000, 50_000
+# The curve for two classes has a knot at each of these quantiles of the scores, and differences between the slopes on
+# both sides of a knot are penalised by this factor. For more classes, this is the precision of the prior of offsets.
+_LEVELS = np.linspace(0.0, 1.0, 9)[1:-1]
+_SMOOTHNESS, _PRECISION = 0.1, 100.0
+_EXACT = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
+# A point whose leverage is higher than this counts as one that has this leverage.
+_MOST_LEVERAGE = 0.8
 
 
 class Points(NamedTuple):
@@ -35,89 +41,12 @@ class Points(NamedTuple):
     weights: np.ndarray
 
 
-def sample_of_classes(data: Data, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Choose rows to calibrate on, at most 50,000 of each class, and count how many rows each one represents.
+class _Fit(NamedTuple):
+    """Parameters of a calibration, their covariance, and the mean balanced cross-entropy of the labels."""
 
-    The rows are in random order, because a stream that continues from them keeps only the last ones.
-    """
-    rows, weights = [], []
-    for label in reversed(range(data.n_classes)):
-        members = np.flatnonzero(data.labels == label)
-        taken = members
-        if len(members) > _MOST_OF_A_CLASS:
-            taken = rng.choice(members, _MOST_OF_A_CLASS, replace=False)
-        represented = np.full(len(taken), len(members) / max(len(taken), 1))
-        rows.append(taken)
-        weights.append(represented * data.weights[taken] if len(data.weights) else represented)
-    order = rng.permutation(sum(map(len, rows)))
-    return np.concatenate(rows)[order], np.concatenate(weights)[order]
-
-
-def fit_platt(
-    scores: np.ndarray,
-    positive: np.ndarray,
-    weights: np.ndarray | None = None,
-    offset: float | None = None,
-) -> tuple[float, float]:
-    """Fit slope A > 0 and offset B of σ(A·score + B) by maximum likelihood (Platt 1999), with Newton's method.
-
-    The targets are (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2) instead of 1 and 0, so that a solution exists even if the scores
-    separate the classes.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples,)
-        Scores.
-    positive : ndarray of bool of shape (n_samples,)
-        Whether each score belongs to a positive.
-    weights : ndarray of shape (n_samples,), optional
-        How many points each score represents; 1 by default.
-    offset : float, optional
-        B, if it is already known; then only A is fitted.
-
-    Returns
-    -------
-    tuple
-        (A, B).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> scores = rng.normal(size=100_000)
-    >>> positive = rng.random(100_000) < 1 / (1 + np.exp(-(2 * scores - 1)))
-    >>> [round(number, 1) for number in fit_platt(scores, positive)]
-    [2.0, -1.0]
-    """
-    weights = np.ones(len(scores)) if weights is None else weights
-    n_pos, n_neg = weights[positive].sum(), weights[~positive].sum()
-    target = np.where(positive, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
-    scale = max(float(np.std(scores)), 1e-300)
-    # Scores that are equal up to rounding carry no information about the slope.
-    differ = scale > 1e-12 * np.abs(scores).max(initial=0.0)
-    # The model is what is fitted: the slope alone, or slope and offset.
-    design = (scores / scale if differ else np.zeros(len(scores)))[:, np.newaxis]
-    base, model = 0.0 if offset is None else offset, np.zeros(1)
-    if offset is None:
-        design = np.column_stack([design, np.ones(len(scores))])
-        model = np.array([0.0, math.log((n_pos + 1.0) / (n_neg + 1.0))])
-
-    def loss(at: np.ndarray) -> float:
-        logits = design @ at + base
-        return float(weights @ (np.logaddexp(0.0, logits) - target * logits))
-
-    for _ in range(100):
-        share = expit(design @ model + base)
-        gradient = design.T @ (weights * (share - target))
-        curvature = (design * (weights * share * (1.0 - share))[:, np.newaxis]).T @ design
-        step = np.linalg.solve(curvature + 1e-9 * np.eye(len(model)), gradient)
-        # Halve steps that overshoot.
-        before, length = loss(model), 1.0
-        while loss(model - length * step) > before and length > 1e-10:
-            length /= 2.0
-        model = model - length * step
-        if np.abs(length * step).max() < 1e-10:
-            break
-    return max(float(model[0] / scale), 1e-12), float(model[1]) if offset is None else offset
+    parameters: np.ndarray
+    covariance: np.ndarray
+    loss: float
 
 
 class Calibration:
@@ -131,61 +60,118 @@ class Calibration:
         Whether each score belongs to a positive, or the position of its class among more than two.
     weights : ndarray of shape (n_samples,), optional
         How many points each score represents; 1 by default.
-    measure : Measure, optional
-        The measure that the scores were learned for.
     """
 
-    def __init__(
-        self,
-        scores: np.ndarray,
-        labels: np.ndarray,
-        weights: np.ndarray | None = None,
-        measure: Measure | None = None,
-    ):
+    def __init__(self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None):
         self.scores = scores
         self.labels = labels
         self.weights = np.ones(len(scores)) if weights is None else weights
-        self.measure = measure
 
     @staticmethod
     def of(
-        scores: np.ndarray,
-        labels: np.ndarray,
-        weights: np.ndarray | None = None,
-        measure: Measure | None = None,
+        scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None
     ) -> Calibration:
         """Calibration for two classes, or for as many as there are columns of scores."""
         kind = TwoClassCalibration if scores.ndim == 1 else ClassCalibration
-        return kind(scores, labels, weights, measure)
+        return kind(scores, labels, weights)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return 2 if self.scores.ndim == 1 else self.scores.shape[1]
+
+    @cached_property
+    def members(self) -> np.ndarray:
+        """Number (or weight) of the points of each class."""
+        return np.bincount(self.labels, self.weights, self.n_classes)
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """Shares of the classes, with half a point more for each, so that none is 0."""
+        members = self.members + 0.5
+        return members / members.sum()
+
+    @property
+    def effective_size(self) -> float:
+        """K²/Σ 1/n_j: how many points with equally many of each of the K classes tell as much as these."""
+        return float(self.n_classes**2 / (1.0 / (self.members + 0.5)).sum())
 
     def loss(self) -> float:
-        """Mean cross-entropy of the labels of the points that the calibration is fitted to."""
+        """Mean cross-entropy of the labels of some of the points, each class weighing the same."""
+        return self._fit(_MOST_TO_COMPARE).loss
+
+    def log_odds(self, scores: np.ndarray, parameters: np.ndarray | None = None) -> np.ndarray:
+        """Log-odds of the classes at equal prevalences, up to a constant of each row.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores.
+        parameters : ndarray, optional
+            Parameters as `draw` returns them; those of the best fit by default.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Log-odds.
+        """
         raise TypeError(f"{type(self).__name__} is abstract")
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Posterior probabilities, with a row for each score and a column for each class."""
+    def probabilities(self, scores: np.ndarray, balanced: bool = False) -> np.ndarray:
+        """Posteriors at the prevalences of the points, or at equal ones: a row per score, a column per class."""
+        return softmax(self.log_odds(scores) + (0.0 if balanced else np.log(self.shares)), axis=1)
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw parameters from their sampling distribution, one row for each draw.
+
+        The distribution is Student's t around the best fit, with as many degrees of freedom as the rarest class has
+        points, less one. Its covariance is the sandwich estimate for weighted likelihoods, with the residual of each
+        point divided by one minus its leverage (HC3 of MacKinnon and White 1985), as few points are fitted too well.
+        """
+        best, covariance, _ = self._fitted
+        values, vectors = np.linalg.eigh(covariance)
+        freedom = max(float(self.members.min()) - 1.0, 3.0)
+        normal = rng.normal(size=(n_draws, len(best)))
+        scale = np.sqrt(freedom / rng.chisquare(freedom, size=(n_draws, 1)))
+        drawn = best + scale * normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        return self._allowed(drawn)
+
+    def _allowed(self, parameters: np.ndarray) -> np.ndarray:
+        """Parameters moved to where they make sense."""
         raise TypeError(f"{type(self).__name__} is abstract")
+
+    def _maximise(self, most: int) -> _Fit:
+        """Best fit to at most so many scores."""
+        raise TypeError(f"{type(self).__name__} is abstract")
+
+    @cached_property
+    def _fitted(self) -> _Fit:
+        return self._fit(_MOST_SCORES)
+
+    def _fit(self, most: int) -> _Fit:
+        # Waking the threads of BLAS takes longer than the steps.
+        with _libraries().limit(limits=1, user_api="blas"):
+            return self._maximise(most)
+
+    def _some(self, most: int) -> tuple[Points, int]:
+        """Every nth of the points, so that there are at most so many scores, and n."""
+        every = max(self.scores.size // most, 1)
+        part = slice(None, None, every)
+        points = Points(self.scores[part].astype(float), self.labels[part], self.weights[part])
+        return points, every
+
+    def _balanced(self, points: Points) -> np.ndarray:
+        """Weights of points with which each class counts the same; they add up to the effective size."""
+        weights = points.weights / self.shares[points.labels.astype(int)]
+        return weights * (self.effective_size / weights.sum())
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The data that the calibration is fitted to, as arrays by name."""
-        arrays = {"scores": self.scores, "labels": self.labels, "weights": self.weights}
-        measure = self.measure
-        if isinstance(measure, Valuation):
-            arrays["level"], measure = np.array(measure.level), measure.measure
-        return arrays if measure is None else {**arrays, "measure": np.array(measure.name)}
+        return {"scores": self.scores, "labels": self.labels, "weights": self.weights}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Calibration:
         """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
-        measure: Measure | None = None
-        if "measure" in arrays.arrays:
-            measure = get_measure(str(arrays.any("measure")))
-        if "level" in arrays.arrays:
-            if not isinstance(measure, PseudoMeasure):
-                raise ValueError(
-                    f"{measure!r} cannot have a level; only pseudo-concave measures do"
-                )
-            measure = measure.valuation(arrays.real("level"))
         two = arrays.n_classes == 2
         scores = arrays.take("scores", *((None,) if two else (None, arrays.n_classes)))
         labels = arrays.take("labels", len(scores), types=(np.bool_ if two else np.int32,))
@@ -196,20 +182,15 @@ class Calibration:
             raise ValueError("its calibration has labels that are not among its classes")
         if not (weights.min() > 0 and weights.sum() < MOST):
             raise ValueError("the weights of its calibration points are not positive, or too large")
-        return cls.of(scores, labels, weights, measure)
+        return cls.of(scores, labels, weights)
 
     def __getstate__(self) -> dict[str, Any]:
         """The data without the fitted functions, which are fitted again when needed."""
-        names = ("scores", "labels", "weights", "measure")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("scores", "labels", "weights")}
 
     @staticmethod
     def latest(
-        known: Calibration | None,
-        scores: np.ndarray,
-        labels: np.ndarray,
-        weights: np.ndarray,
-        measure: Measure | None,
+        known: Calibration | None, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray
     ) -> Calibration:
         """Calibration on the latest 4,096 scores, after adding these as the newest."""
         last = slice(-RECENT, None)
@@ -220,19 +201,69 @@ class Calibration:
         joined = Points(
             *(np.concatenate([part[last] for part in column])[last] for column in columns)
         )
-        return Calibration.of(*joined, measure)
+        return Calibration.of(*joined)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The libraries that use threads; finding them takes a while."""
+    return ThreadpoolController()
+
+
+def _spread(scores: np.ndarray) -> float:
+    """Standard deviation of scores of any size, which is not much smaller than the scores."""
+    largest = float(np.abs(scores).max(initial=0.0))
+    return largest * max(float(np.std(scores / largest)), 1e-9) if largest > 0.0 else 1.0
+
+
+def _polished(
+    best: np.ndarray,
+    derivatives: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    free: np.ndarray,
+    bounded: slice,
+) -> np.ndarray:
+    """Parameters near a minimum, moved to it by a few Newton steps as long as bounded ones stay positive."""
+    for _ in range(10):
+        gradient, curvature = derivatives(best)
+        if not np.isfinite(curvature).all():
+            break
+        step = np.linalg.lstsq(curvature[np.ix_(free, free)], gradient[free], rcond=None)[0]
+        moved = best.copy()
+        moved[free] -= step
+        if moved[bounded].min() < 0.0 or not np.linalg.norm(step) < 0.1 * (
+            1.0 + np.linalg.norm(best)
+        ):
+            break
+        best = moved
+        if np.abs(step).max() < 1e-12:
+            break
+    return best
+
+
+def _inverse(curvature: np.ndarray) -> np.ndarray:
+    """Pseudo-inverse of a curvature; scores that are too large for their squares make it infinite, and this zero."""
+    if not np.isfinite(curvature).all():
+        return np.zeros_like(curvature)
+    return np.linalg.pinv(curvature, hermitian=True)
+
+
+def _sandwich(
+    curvature: np.ndarray, gradients: np.ndarray, weights: np.ndarray, leverage: np.ndarray
+) -> np.ndarray:
+    """Covariance H⁻¹JH⁻¹ of parameters, with the gradients of points enlarged according to their leverage."""
+    inverse = _inverse(curvature)
+    enlarged = gradients * (weights / (1.0 - np.minimum(leverage, _MOST_LEVERAGE)))[:, np.newaxis]
+    return inverse @ (enlarged.T @ enlarged) @ inverse
 
 
 class TwoClassCalibration(Calibration):
-    """The share of positives as a nondecreasing function of the score.
+    """Log-odds of the positive class as a nondecreasing, piecewise linear function of the score.
 
-    With fewer than 1,000 points, the function is a sigmoid. Its slope is fitted. Its offset follows from the measure if
-    the class gradients a⁺ and a⁻ at perfect rates are both positive (as for BA and its mixtures with prevalence-only
-    measures): score 0 is then the threshold for class weights a⁺/p and a⁻/n, so the posterior odds there are
-    a⁻p/(a⁺n). Otherwise the offset is fitted too. A sigmoid suits the scores of a model that maximises likelihood. A
-    model that maximises another measure may have posteriors of any shape, and the only safe assumption is that they
-    increase with the score. From 1,000 points on, the function is therefore an isotonic regression on the labels and
-    on the sigmoid, which has a total weight of 1,000 points. No posterior is exactly 0 or 1.
+    The function has seven knots, at quantiles of the scores of both classes together, each class weighing the same. It
+    maximises the balanced likelihood of the labels, less a penalty on the squared differences between the slopes of
+    adjacent pieces. With few points the penalty wins, and the function is a straight line: Platt's (1999). With many
+    points it takes any nondecreasing shape. As in Platt's method, the targets are (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2)
+    instead of 1 and 0, so that a best fit exists even if the scores separate the classes.
 
     The parameters are those of `Calibration`.
 
@@ -241,152 +272,133 @@ class TwoClassCalibration(Calibration):
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=100_000)
     >>> positive = rng.random(100_000) < scores.clip(0.0, 1.0)
-    >>> TwoClassCalibration(scores, positive).posterior(np.array([-1.0, 0.5, 2.0])).round(1)
+    >>> calibration = TwoClassCalibration(scores, positive)
+    >>> calibration.probabilities(np.array([-1.0, 0.5, 2.0]))[:, 1].round(1)
     array([0. , 0.5, 1. ])
     """
 
-    def _offset(self) -> float | None:
-        """Log-odds of the posterior at score 0 if the measure determines them, otherwise None."""
-        n_pos, n_neg = self.weights[self.labels].sum(), self.weights[~self.labels].sum()
-        if not isinstance(self.measure, NestedMeasure) or min(n_pos, n_neg) == 0.0:
-            return None
-        total = n_pos + n_neg
-        a_pos, a_neg = self.measure.class_gradients(1.0, 1.0, n_pos / total, smoothing(total))
-        if min(a_pos, a_neg) <= 0.0:
-            return None
-        return math.log(a_neg * n_pos) - math.log(a_pos * n_neg)
-
     @cached_property
-    def _platt(self) -> tuple[float, float]:
-        return fit_platt(self.scores, self.labels, self.weights, self._offset())
+    def _knots(self) -> tuple[np.ndarray, float]:
+        """Positions of the knots, and the unit of scores."""
+        points, _ = self._some(_MOST_SCORES)
+        distinct, places = np.unique(points.scores, return_inverse=True)
+        weights = np.bincount(places, self._balanced(points))
+        reached = np.cumsum(weights) - 0.5 * weights
+        knots = np.unique(np.interp(_LEVELS * weights.sum(), reached, distinct))
+        # Not the standard deviation, which a single score could make large.
+        unit = float(knots[-1] - knots[0]) or _spread(points.scores)
+        return knots, unit
 
-    @cached_property
-    def _curve(self) -> IsotonicRegression | None:
-        total = self.weights.sum()
-        if total < _SIGMOID_POINTS:
-            return None
-        slope, offset = self._platt
-        share = _SIGMOID_POINTS / total
-        target = (self.labels + share * expit(slope * self.scores + offset)) / (1.0 + share)
-        curve = IsotonicRegression(out_of_bounds="clip")
-        return curve.fit(self.scores, target, sample_weight=self.weights)
+    def _design(self, scores: np.ndarray) -> np.ndarray:
+        """A column of ones, and for each piece how much of it lies below a score (negative before the first knot)."""
+        knots, unit = self._knots
+        x, at = np.asarray(scores, dtype=float)[:, np.newaxis] / unit, knots / unit
+        inner = np.clip(x - at[:-1], 0.0, np.diff(at))
+        outer = [np.minimum(x - at[0], 0.0), inner, np.maximum(x - at[-1], 0.0)]
+        return np.hstack([np.ones_like(x), *outer])
 
-    def posterior(self, scores: np.ndarray) -> np.ndarray:
-        """Probability of the positive class at each score."""
-        if self._curve is not None:
-            return self._curve.predict(scores)
-        slope, offset = self._platt
-        return expit(slope * scores + offset)
+    def _maximise(self, most: int) -> _Fit:
+        points, every = self._some(most)
+        design, weights = self._design(points.scores), self._balanced(points)
+        n_neg, n_pos = self.members
+        size = design.shape[1]
+        # Differences of the slopes on both sides of a knot.
+        differences = np.diff(np.eye(size)[1:], axis=0)
+        penalty = _SMOOTHNESS * differences.T @ differences
+        target = np.where(points.labels, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Posterior probabilities, with a row for each score and a column for each class."""
-        positive = self.posterior(scores)
-        return np.column_stack([1.0 - positive, positive])
+        def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
+            logits, pull = design @ at, penalty @ at
+            value = weights @ (np.logaddexp(0.0, logits) - target * logits) + 0.5 * at @ pull
+            return value, design.T @ (weights * (expit(logits) - target)) + pull
+
+        def derivatives(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            share = expit(design @ at)
+            spread = weights * share * (1.0 - share)
+            return loss(at)[1], (design * spread[:, np.newaxis]).T @ design + penalty
+
+        if min(n_neg, n_pos) == 0.0 or not np.ptp(points.scores) > 0.0:
+            # One class, or one score: nothing is known but the shares of the classes.
+            best, value = np.zeros(size), np.log(2.0) * self.effective_size
+        else:
+            bounds = [(None, None), *[(0.0, None)] * (size - 1)]
+            start = np.concatenate([[0.0], np.ones(size - 1)])
+            exact = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
+            found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=exact)
+            best, value = found.x, float(found.fun)
+        share = expit(design @ best)
+        spread = weights * share * (1.0 - share)
+        curvature = (design * spread[:, np.newaxis]).T @ design + penalty
+        leverage = np.einsum("ij,jk,ik->i", design, _inverse(curvature), design)
+        gradients = design * (share - target)[:, np.newaxis]
+        covariance = _sandwich(curvature, gradients, weights, spread * leverage) / every
+        return _Fit(best, covariance, value / self.effective_size)
+
+    def _allowed(self, parameters: np.ndarray) -> np.ndarray:
+        return np.hstack([parameters[:, :1], np.maximum(parameters[:, 1:], 0.0)])
+
+    def log_odds(self, scores: np.ndarray, parameters: np.ndarray | None = None) -> np.ndarray:
+        """Log-odds of the classes at equal prevalences: 0, and that of the positive class (see `Calibration`)."""
+        model = self._fitted.parameters if parameters is None else parameters
+        positive = self._design(scores) @ model
+        return np.column_stack([np.zeros(len(positive)), positive])
 
 
 class ClassCalibration(Calibration):
-    """Posteriors of K classes, softmax(T·f + offsets), from their scores f.
+    """Log-odds of K classes at equal prevalences, T·f + b, from their scores f.
 
-    At the optimum of a measure, equal scores mean equal α_j·η_j/p_j, where α_j is the derivative of the measure by the
-    recall of class j. So the offsets are ln(p_j/α_j), with α at perfect rates (for built-in measures it is equal for
-    all classes, or 0 and then left out), plus a correction. The temperature T and the corrections maximise the
-    likelihood of the labels. The corrections have a Gaussian prior around 0, so a class with few points keeps the
-    offset that follows from the measure. A point of class j has the weight 1/√p_j in the likelihood, and its posterior
-    there is that at prevalences in proportion to √p_j: quantifiers use posteriors at other prevalences than p, and in
-    the plain likelihood rare classes would hardly count.
+    The temperature T > 0 and the offsets b maximise the balanced likelihood of the labels (bias-corrected temperature
+    scaling, Alexandari et al. 2020, with every class weighing the same). The offsets have a normal prior of standard
+    deviation 0.1 around 0: at equal scores, a learner of balanced accuracy finds classes equally likely, and few points
+    do not tell better. The targets are 1 − 1/(n + K) and, for the other classes together, 1/(n + K).
 
     The parameters are those of `Calibration`.
     """
 
     @cached_property
-    def _shares(self) -> np.ndarray:
-        """Shares of the classes, with half a point more for each, so that none is 0."""
-        members = np.bincount(self.labels, self.weights, self.scores.shape[1]) + 0.5
-        return members / members.sum()
+    def _unit(self) -> float:
+        return _spread(self.scores)
 
-    def _prior(self) -> np.ndarray:
-        """−ln α: the offsets that follow from the measure at equal prevalences."""
-        p = self._shares
-        if isinstance(self.measure, NestedMeasure):
-            alpha, _ = self.measure.gradients(
-                np.ones(len(p)), p, p, smoothing(self.weights.sum() or 1.0)
-            )
-            if alpha.min() > 0.0:
-                return -np.log(alpha) + np.log(alpha).mean()
-        return np.zeros(len(p))
-
-    def _maximise(self, most: int, free: bool) -> tuple[float, np.ndarray, float]:
-        """Temperature, offsets and mean loss of the best fit to at most so many scores.
-
-        As in `fit_platt`, the target of a class of n points is (n + 1)/(n + 2), so that a best fit exists even if the
-        scores separate the classes.
-        """
-        n_classes = self.scores.shape[1]
-        every = max(len(self.labels) * n_classes // most, 1)
-        labels, weights = self.labels[::every], self.weights[::every]
-        scale = max(float(np.std(self.scores)), 1e-300)
-        f = self.scores[::every] / scale
-        members = np.bincount(labels, weights, n_classes)
-        rest = 1.0 / (members[labels] + 2.0)
-        target = np.repeat((rest / (n_classes - 1))[:, np.newaxis], n_classes, axis=1)
+    def _maximise(self, most: int) -> _Fit:
+        points, every = self._some(most)
+        n_classes, labels, weights = self.n_classes, points.labels, self._balanced(points)
+        f = points.scores / self._unit
+        rest = 1.0 / (self.members.sum() + n_classes)
+        target = np.full(f.shape, rest / (n_classes - 1))
         target[np.arange(len(labels)), labels] = 1.0 - rest
-        total = weights.sum()
-        roots = np.sqrt(self._shares)
-        weights = weights / roots[labels]
-        weights = weights * (total / weights.sum())
-        prior = self._prior() + np.log(roots)
 
-        def loss(model: np.ndarray) -> tuple[float, np.ndarray]:
-            temperature = math.exp(model[0])
-            change = model[1:] if free else np.zeros(n_classes)
-            logs = log_softmax(temperature * f + (prior + change), axis=1)
-            value = -np.einsum("i,ij,ij->", weights, target, logs)
+        def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
+            logs = log_softmax(at[0] * f + at[1:], axis=1)
             wrong = (np.exp(logs) - target) * weights[:, np.newaxis]
-            slope = np.array([temperature * np.vdot(wrong, f)])
-            if free:
-                value += 0.5 * change @ change / _SPREAD**2
-                slope = np.concatenate([slope, wrong.sum(axis=0) + change / _SPREAD**2])
-            return value / total, slope / total
+            value = -np.einsum("i,ij,ij->", weights, target, logs)
+            slope = np.concatenate([[np.vdot(wrong, f)], wrong.sum(axis=0) + _PRECISION * at[1:]])
+            return value + 0.5 * _PRECISION * at[1:] @ at[1:], slope
 
-        bounds = [(-12.0, 12.0), *[(None, None)] * (n_classes if free else 0)]
-        start = np.zeros(len(bounds))
-        with threadpool_limits(
-            1, "blas"
-        ):  # waking the threads of BLAS takes longer than these steps
-            found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-        offsets = prior + np.log(roots) + (found.x[1:] if free else 0.0)
-        return math.exp(found.x[0]) / scale, offsets, float(found.fun)
+        def derivatives(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            share = softmax(at[0] * f + at[1:], axis=1)
+            mean, weighted = (share * f).sum(axis=1), share * weights[:, np.newaxis]
+            curvature = np.diag([0.0, *np.full(n_classes, _PRECISION)])
+            curvature[0, 0] += (weighted * f * f).sum() - weights @ mean**2
+            curvature[0, 1:] += (weighted * (f - mean[:, np.newaxis])).sum(axis=0)
+            curvature[1:, 0] = curvature[0, 1:]
+            curvature[1:, 1:] += np.diag(weighted.sum(axis=0)) - weighted.T @ share
+            return loss(at)[1], curvature
 
-    @cached_property
-    def _fitted(self) -> tuple[float, np.ndarray]:
-        """Temperature and offsets."""
-        return self._maximise(_MOST_SCORES, free=True)[:2]
+        start = np.concatenate([[1.0], np.zeros(n_classes)])
+        bounds = [(0.0, None), *[(None, None)] * n_classes]
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_EXACT)
+        free = np.concatenate([[found.x[0] > 0.0], np.ones(n_classes, dtype=bool)])
+        best = _polished(found.x, derivatives, free, slice(0, 1))
+        curvature, share = derivatives(best)[1], softmax(best[0] * f + best[1:], axis=1)
+        gradients = np.column_stack([((share - target) * f).sum(axis=1), share - target])
+        leverage = weights * np.einsum("ij,jk,ik->i", gradients, _inverse(curvature), gradients)
+        covariance = _sandwich(curvature, gradients, weights, leverage) / every
+        return _Fit(best, covariance, loss(best)[0] / self.effective_size)
 
-    def loss(self) -> float:
-        """Mean cross-entropy of the labels, with the best temperature and the offsets of the measure."""
-        return self._maximise(_MOST_TO_COMPARE, free=False)[2]
+    def _allowed(self, parameters: np.ndarray) -> np.ndarray:
+        return np.hstack([np.maximum(parameters[:, :1], 0.0), parameters[:, 1:]])
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Posterior probabilities, with a row for each score and a column for each class."""
-        temperature, offsets = self._fitted
-        return softmax(temperature * scores + offsets, axis=1)
-
-
-def calibrate(
-    state: State[Any], data: Data, held: Points | None, rng: np.random.Generator
-) -> Calibration:
-    """Calibrate the scores of a state's model at the end of `fit`.
-
-    The scores of held-out rows come from models other than the final one, and the scores of training rows come from
-    the final model itself. For more than two classes, held-out rows are used wherever there are any. For two classes
-    and many rows per feature, training rows give the better calibration. With few, their scores are too optimistic, so
-    held-out rows are used.
-    """
-    X, measure = data.X, state.objective()
-    if held is not None and (data.n_classes > 2 or X.shape[0] < 10 * X.shape[1]):
-        return Calibration.of(*held, measure)
-    sample, weights = sample_of_classes(data, rng)
-    blocks = np.array_split(sample, len(sample) // 10_000 + 1)  # indexing copies rows
-    model = state.model()
-    scores = np.concatenate([quiet_scores(X[rows], *model) for rows in blocks])
-    return Calibration.of(scores, data.labels[sample], weights, measure)
+    def log_odds(self, scores: np.ndarray, parameters: np.ndarray | None = None) -> np.ndarray:
+        """Log-odds of the classes at equal prevalences, up to a constant of each row (see `Calibration`)."""
+        model = self._fitted.parameters if parameters is None else parameters
+        return model[0] / self._unit * scores + model[1:]

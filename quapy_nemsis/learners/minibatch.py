@@ -118,7 +118,7 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
         def learn(group: Sequence[MiniBatchState]) -> np.ndarray:
             return np.array([state.learn(rows, labels, order) for state in group])
 
-        return in_threads(learn, states, len(order)).tolist()
+        return in_threads(learn, states, len(order))
 
     def learn(
         self, rows: Rows, labels: np.ndarray, order: np.ndarray, weights: np.ndarray = UNWEIGHTED

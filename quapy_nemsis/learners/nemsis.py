@@ -16,6 +16,7 @@ from quapy_nemsis._kernels import nemsis as kernel
 from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import AUTO, check_bool, check_option, check_positive
 from quapy_nemsis.learners.base import (
+    PosteriorParameters,
     ProbabilisticOnlineClassifier,
     StepParameters,
     WeightParameters,
@@ -339,7 +340,7 @@ class ClassNemsisState(NemsisState):
 
 
 @dataclass(eq=False, repr=False)
-class NEMSISParameters(WeightParameters, StepParameters):
+class NEMSISParameters(PosteriorParameters, WeightParameters, StepParameters):
     """Parameters of NEMSIS, shared by the classifier and the QuaPy quantifier (see `NEMSISClassifier`)."""
 
     measure: str | Measure = "q"
@@ -410,8 +411,7 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     reward_bound : float, default=1
         B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
     n_passes : int or "auto", default="auto"
-        Passes of `fit` over the data. "auto" is 5 for two classes. For more classes it is the number that gives 200,000
-        steps, but at least 5 and at most 60.
+        Passes of `fit` over the data. "auto" is the number that gives 200,000 steps, but at least 5 and at most 60.
     average : {"suffix", "all", "last"}, default="suffix"
         Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
@@ -427,6 +427,10 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of the rows of each class, as in scikit-learn. They change the shares of the classes that
         the measure and the posteriors refer to. In `partial_fit`, "balanced" is not possible.
+    posteriors : {"training", "balanced"}, default="training"
+        The prevalences of the classes at which `predict_proba` returns posteriors: those of the training data, as
+        QuaPy's EMQ and PCC need them, or equal ones. With these PACC and other methods that match distributions have
+        lower errors if a class is rare.
 
     Attributes
     ----------
@@ -463,8 +467,8 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     >>> learner = NEMSISClassifier(measure="kld", random_state=0).fit(X, y)
     >>> bool(abs(learner.predict(X).mean() - y.mean()) < 0.02)
     True
-    >>> learner.t_
-    2845
+    >>> learner.t_  # 60 passes over 569 rows
+    34140
     """
 
     state_type = NemsisState

@@ -451,6 +451,10 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of the rows of each class, as in `NEMSISClassifier`.
+    posteriors : {"training", "balanced"}, default="training"
+        The prevalences of the classes at which `predict_proba` returns posteriors: those of the training data, as
+        QuaPy's EMQ and PCC need them, or equal ones. With these PACC and other methods that match distributions have
+        lower errors if a class is rare.
 
     Attributes
     ----------
@@ -466,7 +470,7 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> learner = SCANClassifier("cq", random_state=0).fit(scale(X), y)
     >>> len(learner.levels_)
-    4
+    8
     >>> bool(learner.levels_[-1] > 0.9)
     True
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -97,6 +97,7 @@ class StepSettings:
 
 S = TypeVar("S", bound=Settings)
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class State(Protocol[S]):
@@ -385,16 +386,16 @@ def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarra
 
 
 def in_threads(
-    work: Callable[[Sequence[T]], np.ndarray], states: Sequence[T], n_points: int
-) -> np.ndarray:
-    """Divide the learners among threads if there is enough work, and concatenate the results."""
-    n_threads = min(os.cpu_count() or 1, len(states))
-    if n_threads == 1 or len(states) * n_points < _WORTH_THREADS:
-        return work(states)
-    edges = np.linspace(0, len(states), n_threads + 1).round().astype(int)
-    groups = [states[a:b] for a, b in pairwise(edges)]
+    work: Callable[[Sequence[T]], Iterable[R]], tasks: Sequence[T], n_points: int
+) -> list[R]:
+    """Divide the tasks, of so many points each, among threads if there is enough work; the results in order."""
+    n_threads = min(os.cpu_count() or 1, len(tasks))
+    if n_threads == 1 or len(tasks) * n_points < _WORTH_THREADS:
+        return list(work(tasks))
+    edges = np.linspace(0, len(tasks), n_threads + 1).round().astype(int)
+    groups = [tasks[a:b] for a, b in pairwise(edges)]
     with ThreadPoolExecutor(n_threads) as pool:
-        return np.concatenate(list(pool.map(work, groups)))
+        return [result for part in pool.map(work, groups) for result in part]
 
 
 def two_class_tally(

@@ -4,11 +4,14 @@ In `fit`, candidates are trained on one part of the rows and evaluated on held-o
 would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
 already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
 candidates are cross-validated on up to five folds. At most 200,000 rows are used (30,000 for more than two classes),
-four fifths of them for training, in as many passes as `fit` makes but, for two classes, at most five. The worse
-candidates are dropped after the first and the second pass. For more than two classes, candidates that are within one
-standard error of the best are told apart by the likelihood of their posteriors: the step size matters more for these
-than for the measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to
-η₀·‖x‖², so the step sizes are multiples of 1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
+four fifths of them for training, in as many passes as `fit` makes (1PMB: at most five). The worse candidates are
+dropped after the first and the second pass. Candidates that are within two standard errors of the best are told apart
+by the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the
+scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of
+1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
+
+With the step size and radius that are used, given or chosen, further learners score rows that they have not learned
+(`held_out_scores`), and posteriors are fitted to these scores: scores of training rows flatter the model.
 
 In a stream, no rows can be held out and the scale is unknown. Candidates with step sizes 1e-4 … 1e3 learn in parallel,
 and each point is scored before it is learned (progressive validation over the current and the previous window, where
@@ -29,7 +32,7 @@ import scipy.sparse
 from quapy_nemsis._kernels.rows import Rows, as_rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.calibration import Calibration, Points
-from quapy_nemsis.learners.scores import linear_scores, predicted_codes, scale_of
+from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores
 from quapy_nemsis.learners.state import (
     UNWEIGHTED,
     Arrays,
@@ -38,6 +41,7 @@ from quapy_nemsis.learners.state import (
     S,
     State,
     check_tally,
+    in_threads,
     prefixed,
     rates_of,
 )
@@ -50,11 +54,16 @@ STEP_SIZES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RADII = (math.inf, 100.0)
 STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
-_MOST_ROWS, _MOST_PASSES = 100_000, 5
+_MOST_ROWS = 100_000
+# For learners without posteriors, whose passes take longer.
+_MOST_PASSES = 5
 _SMALL = 20_000
 _HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_000, 100_000
 _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
+# How many held-out scores of the rarest class posteriors are fitted to, if there are as many, and how many rows are
+# scored at once: indexing copies rows.
+_SCORED_RARE, _BLOCK = 2_000, 10_000
 # For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
 # rows are kept in memory at most.
 _MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
@@ -111,14 +120,14 @@ class CandidateScores:
         return values
 
     def tied(self, measure: Measure) -> np.ndarray:
-        """Which candidates are as good as the best, up to the standard error of BA."""
+        """Which candidates are as good as the best, up to two standard errors of BA."""
         ranking = self.ranking(measure)
         members, hits = self.members.sum(axis=0), self.hits.sum(axis=0)
         seen = members > 0
         recalls = hits[:, seen] / members[seen]
         variance = (recalls * (1.0 - recalls) / members[seen]).sum(axis=1) / seen.sum() ** 2
         best = int(np.argmax(ranking))
-        return ranking >= ranking[best] - np.sqrt(variance[best])
+        return ranking >= ranking[best] - 2.0 * np.sqrt(variance[best])
 
     def order(self, measure: Measure) -> np.ndarray:
         """Candidates from best to worst; candidates with equal scores are ordered by the error of their counts."""
@@ -133,10 +142,6 @@ class Tuned(Generic[S]):
     #: Per candidate: eta0, radius, and the value of the measure and ba when it was last evaluated. The latter are NaN
     #: if the candidate diverged before that.
     table: dict[str, list[float]]
-    #: Scores of held-out rows under the winner's settings.
-    held: Points
-    #: Norm of the weights that gave these scores, the mean over the folds.
-    scale: float
 
 
 def _mean_square(X: Any) -> float:
@@ -230,14 +235,78 @@ def fold_sizes(data: Data, prevalence_only: bool) -> tuple[int, int]:
     return n_used, min(n_folds, 2) if n_used > _SMALL else n_folds
 
 
+def _in_fifths(
+    labels: np.ndarray, n_used: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """So many random rows, and which of five parts each is in; all parts have the same shares of the classes.
+
+    The parts do not depend on the order of the classes.
+    """
+    used = rng.permutation(len(labels))[:n_used]
+    fifth = np.empty(len(used), dtype=np.int64)
+    for label in np.unique(labels[used]):
+        places = np.flatnonzero(labels[used] == label)
+        # Not every class starts with the first part, which would be the largest.
+        fifth[places] = (places[0] + np.arange(len(places))) % _FIFTHS
+    return used, fifth
+
+
 def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
     """Make folds that each hold out a fifth of the rows."""
     n_used, n_folds = fold_sizes(data, prevalence_only)
-    used = rng.permutation(len(data.labels))[:n_used]
-    # Each fold takes every fifth row of the rows sorted by class, so that all have the same shares of the classes.
-    used = used[np.argsort(data.labels[used], kind="stable")]
-    rows, fifth = as_rows(data.X), np.arange(len(used)) % _FIFTHS
+    used, fifth = _in_fifths(data.labels, n_used, rng)
+    rows = as_rows(data.X)
     return [_Fold(data, rows, used, fifth == k) for k in range(n_folds)]
+
+
+def held_out_scores(
+    data: Data,
+    settings: S,
+    state_type: type[State[Any]],
+    n_passes: int,
+    shuffle: bool,
+    rng: np.random.Generator,
+) -> tuple[Points, Model] | None:
+    """Scores of rows by learners that have not learned them, and the mean of the learners' models.
+
+    Each of up to five learners learns four fifths of the rows and scores the others. There are as many learners as are
+    needed for about 2,000 scores of the rarest class. A learner that diverges is left out; if all do, the result is
+    None.
+    """
+    used, fifth = _in_fifths(data.labels, len(data.labels), rng)
+    wanted = math.ceil(_SCORED_RARE * _FIFTHS / (data.rarest() * len(used)))
+    n_folds = min(wanted, _FIFTHS, len(used))
+    rows = as_rows(data.X)
+    seeds = rng.spawn(n_folds)
+
+    def scored(folds: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray, Model]]:
+        found = []
+        for k in folds:
+            train, held = np.sort(used[fifth != k]), used[fifth == k]
+            state: State[S] = state_type.start(data.X.shape[1], data.n_classes, settings)
+            orders = (seeds[k].permutation(train) if shuffle else train for _ in range(n_passes))
+            if not all(state.learn(rows, data.labels, order, data.weights) for order in orders):
+                continue
+            model = state.model()
+            blocks = np.array_split(held, len(held) // _BLOCK + 1)
+            scores = np.concatenate([quiet_scores(data.X[block], *model) for block in blocks])
+            if np.isfinite(scores).all():
+                found.append((held, scores, model))
+        return found
+
+    parts = in_threads(scored, range(n_folds), n_passes * len(used))
+    if not parts:
+        return None
+    held, scores, models = zip(*parts, strict=True)
+    # In random order: a stream that continues from these points keeps only the last ones.
+    order = rng.permutation(sum(map(len, held)))
+    chosen = np.concatenate(held)[order]
+    weights = data.weights[chosen] if len(data.weights) else np.ones(len(chosen))
+    points = Points(np.concatenate(scores)[order], data.labels[chosen], weights)
+    return points, (
+        np.mean([np.ascontiguousarray(w) for w, _ in models], axis=0),
+        np.mean([b for _, b in models], axis=0),
+    )
 
 
 def tune(
@@ -245,12 +314,14 @@ def tune(
     settings: S,
     state_type: type[State[Any]],
     n_passes: int,
+    posteriors: bool,
     rng: np.random.Generator,
 ) -> Tuned[S] | None:
     """Train the candidates on part of the rows, evaluate them on the rest, and choose the best.
 
-    After the first and the second pass, the worse half is dropped, but at least four are kept. The result is None if
-    step size and radius are both given.
+    After the first and the second pass, the worse half is dropped, but at least four are kept. If the learner has
+    posteriors, they decide between candidates that are equally good by the measure. The result is None if step size and
+    radius are both given.
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
         return None
@@ -264,7 +335,7 @@ def tune(
         }
     alive = np.arange(len(every))
     results = np.full((len(every), 2), np.nan)
-    if n_classes == 2:
+    if not posteriors:
         n_passes = min(n_passes, _MOST_PASSES)
     for i in range(n_passes):
         for fold in folds:
@@ -291,14 +362,10 @@ def tune(
             for fold in folds:
                 fold.keep(kept)
     best = int(order[0])
-    held = {best: _held(folds, best)}
-    if n_classes > 2:
-        # Of candidates that classify equally well, take the one with the best posteriors.
-        held = {int(k): _held(folds, k) for k in alive[found.tied(measure)]}
-        objective = folds[0].states[best].objective()
-        best = min(held, key=lambda k: Calibration.of(*held[k], objective).loss())
-    scale = float(np.mean([scale_of(fold.states[best].model()[0]) for fold in folds]))
-    return Tuned(every[best], table_of(every, results), held[best], scale)
+    if posteriors:
+        tied = alive[found.tied(measure)]
+        best = min(tied, key=lambda k: Calibration.of(*_held(folds, k)).loss())
+    return Tuned(every[best], table_of(every, results))
 
 
 def _held(folds: Sequence[_Fold[Any]], k: int) -> Points:
