@@ -109,6 +109,8 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         The labels.
     calibration_ : Calibration
         From scores to log-odds of the classes.
+    offsets_ : ndarray of shape (n_classes,)
+        What is added to the logarithms of the posteriors of other classifiers to make them scores.
 
     Examples
     --------
@@ -127,6 +129,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     """
 
     calibration_: Calibration
+    offsets_: np.ndarray
 
     def __init__(
         self,
@@ -207,15 +210,23 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         if classif_predictions is None:
             self.calibration_ = self.classifier.calibration_
         else:
+            posteriors = np.asarray(classif_predictions, dtype=float)
+            # Equal scores are to mean equal odds at equal prevalences.
+            self.offsets_ = -np.log(posteriors.mean(axis=0))
             codes = encode(np.asarray(labels), self.classes_)
-            self.calibration_ = Calibration.of(_scores_of(classif_predictions), codes)
+            self.calibration_ = Calibration.of(self._scores_of(posteriors), codes)
 
     def _scores(self, X: MatrixLike) -> np.ndarray:
         """Scores of rows, which the calibration takes."""
         check_is_fitted(self, "calibration_")
         if isinstance(self.classifier, ProbabilisticOnlineClassifier):
             return self.classifier.committee_scores(X)
-        return _scores_of(self.classifier.predict_proba(X))
+        return self._scores_of(self.classifier.predict_proba(X))
+
+    def _scores_of(self, posteriors: np.ndarray) -> np.ndarray:
+        """Scores from posteriors of any classifier: log-odds of the second of two classes, logarithms for more."""
+        logs = np.log(np.clip(posteriors, 1e-9, None)) + self.offsets_
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else log_softmax(logs, axis=1)
 
     def classify(self, X: MatrixLike) -> np.ndarray:
         """Return calibrated posteriors at the prevalences of training.
@@ -313,12 +324,6 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             rng,
             float(self.prior),
         )
-
-
-def _scores_of(posteriors: np.ndarray) -> np.ndarray:
-    """Scores from posteriors of any classifier: log-odds of the second of two classes, logarithms for more."""
-    logs = np.log(np.clip(posteriors, 1e-9, None))
-    return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else log_softmax(logs, axis=1)
 
 
 def _warn_of_count(name: str, learner: ProbabilisticOnlineClassifier[Any]) -> None:

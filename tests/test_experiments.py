@@ -174,19 +174,15 @@ def test_baselines_on_small_data(tmp_path, monkeypatch, capsys):
     assert len([line for line in lines if line.startswith(("qrecall ", "f1 ", "qgm "))]) == 9
 
 
-def test_defaults_under_drift_on_small_data(tmp_path, monkeypatch, capsys):
+def test_defaults_on_small_data(tmp_path, monkeypatch, capsys):
     X, y = make_points(n=1500, noise=0.5)
     np.savez(tmp_path / "toy.npz", X=X, y=np.where(y, 1, -1))
     arguments = ["defaults", "--data-dir", str(tmp_path), "--sets", "toy", "--seeds", "1"]
-    arguments += ["--measures", "q", "--repeats", "1", "--jobs", "1"]
-    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(sys, "argv", [*arguments, "--measures", "q"])
     defaults.main()
     lines = capsys.readouterr().out.splitlines()
     gap = next(line for line in lines if line.startswith("toy") and "mean" in line)
     assert abs(float(gap.split()[3])) < 3.0
-    errors = {line[11:26].strip(): line.split()[-4:] for line in lines if line.startswith("mean")}
-    assert set(errors) == set(defaults.classifiers(0))
-    assert all(0.0 <= float(error) < 0.2 for row in errors.values() for error in row)
 
 
 # Floors on real data: 70/30 split, seed 0, standardised, the step size chosen on a fifth of train.

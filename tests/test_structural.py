@@ -435,9 +435,11 @@ def test_one_pass_with_defaults_learns(loss):
     assert get_measure("ba").score(y[4000:], learner.predict(X[4000:])) > 0.75
     same = OnePassMiniBatchClassifier(loss, random_state=0).fit(X[:4000], y[:4000])
     np.testing.assert_array_equal(same.coef_, learner.coef_)
-    best = int(np.argmin(learner.tuning_["value"]))
     if not get_loss(loss).prevalence_only:
-        assert learner.eta0_ == learner.tuning_["eta0"][best]
+        # A candidate may have had its best value in an early pass, and have been overtaken.
+        pairs = list(zip(learner.tuning_["eta0"], learner.tuning_["radius"], strict=True))
+        chosen = pairs.index((learner.eta0_, learner.radius_))
+        assert learner.tuning_["value"][chosen] <= np.nanmin(learner.tuning_["value"]) + 0.02
 
 
 def test_one_pass_refuses():

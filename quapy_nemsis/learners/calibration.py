@@ -28,6 +28,8 @@ _MOST_SCORES, _MOST_TO_COMPARE = 400_000, 50_000
 # both sides of a knot are penalised by this factor. For more classes, this is the precision of the prior of offsets.
 _LEVELS = np.linspace(0.0, 1.0, 9)[1:-1]
 _SMOOTHNESS, _PRECISION = 0.1, 100.0
+# Offsets that gain less in log-likelihood are 0.
+_GAIN = 0.1
 _EXACT = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
 # A point whose leverage is higher than this counts as one that has this leverage.
 _MOST_LEVERAGE = 0.8
@@ -349,8 +351,9 @@ class ClassCalibration(Calibration):
 
     The temperature T > 0 and the offsets b maximise the balanced likelihood of the labels (bias-corrected temperature
     scaling, Alexandari et al. 2020, with every class weighing the same). The offsets have a normal prior of standard
-    deviation 0.1 around 0: at equal scores, a learner of balanced accuracy finds classes equally likely, and few points
-    do not tell better. The targets are 1 − 1/(n + K) and, for the other classes together, 1/(n + K).
+    deviation 0.1 around 0, and are 0 unless the log-likelihood gains more than 0.1 from them: at equal scores, a learner
+    of balanced accuracy finds classes equally likely, and few points do not tell better. The targets of n points are
+    1 − 1/(n + K) for their class and 1/(n + K) for the others together.
 
     The parameters are those of `Calibration`.
     """
@@ -384,11 +387,19 @@ class ClassCalibration(Calibration):
             curvature[1:, 1:] += np.diag(weighted.sum(axis=0)) - weighted.T @ share
             return loss(at)[1], curvature
 
-        start = np.concatenate([[1.0], np.zeros(n_classes)])
-        bounds = [(0.0, None), *[(None, None)] * n_classes]
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_EXACT)
-        free = np.concatenate([[found.x[0] > 0.0], np.ones(n_classes, dtype=bool)])
-        best = _polished(found.x, derivatives, free, slice(0, 1))
+        def fitted(offset: float | None) -> np.ndarray:
+            """Best fit with offsets that are all 0, or free."""
+            start = np.concatenate([[1.0], np.zeros(n_classes)])
+            bounds = [(0.0, None), *[(offset, offset)] * n_classes]
+            found = minimize(
+                loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_EXACT
+            )
+            free = np.concatenate([[found.x[0] > 0.0], np.full(n_classes, offset is None)])
+            return _polished(found.x, derivatives, free, slice(0, 1))
+
+        best, other = fitted(0.0), fitted(None)
+        if loss(other)[0] < loss(best)[0] - _GAIN:
+            best = other
         curvature, share = derivatives(best)[1], softmax(best[0] * f + best[1:], axis=1)
         gradients = np.column_stack([((share - target) * f).sum(axis=1), share - target])
         leverage = weights * np.einsum("ij,jk,ik->i", gradients, _inverse(curvature), gradients)

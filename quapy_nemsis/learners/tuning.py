@@ -247,7 +247,7 @@ def _in_fifths(
     for label in np.unique(labels[used]):
         places = np.flatnonzero(labels[used] == label)
         # Not every class starts with the first part, which would be the largest.
-        fifth[places] = (places[0] + np.arange(len(places))) % _FIFTHS
+        fifth[places] = (np.arange(len(places)) - places[0]) % _FIFTHS
     return used, fifth
 
 

@@ -216,7 +216,7 @@ def class_log_odds(scores, labels, at):
     """Log-odds at equal prevalences of more than two classes: a temperature and offsets.
 
     The targets of n rows of K classes are 1 - 1/(n + K) and, for all other classes together,
-    1/(n + K).
+    1/(n + K). Offsets have to gain more than 0.1 to be used.
     """
     n_classes = scores.shape[1]
     weights, _ = balanced_weights(labels, n_classes)
@@ -230,6 +230,11 @@ def class_log_odds(scores, labels, at):
         return nll + 0.5 * OFFSET_PRECISION * x[1:] @ x[1:]
 
     start = np.append(1 / np.std(scores), np.zeros(n_classes))
-    bounds = [(0, None)] + [(None, None)] * n_classes
-    found = minimize(cost, start, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14})
+    results = []
+    for bound in (0, None):  # offsets that are 0, and offsets that are free
+        bounds = [(0, None)] + [(bound, bound)] * n_classes
+        options = {"ftol": 1e-14}
+        results.append(minimize(cost, start, method="L-BFGS-B", bounds=bounds, options=options))
+    none, free = results
+    found = free if free.fun < none.fun - 0.1 else none
     return found.x[0] * at + found.x[1:]
