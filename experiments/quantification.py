@@ -68,6 +68,9 @@ def ours(seed: int) -> dict[str, Fit]:
 
     return {
         "Quantifier": lambda X, y: Quantifier(random_state=seed).fit(X, y),
+        "Quantifier(no_drift=0)": lambda X, y: Quantifier(no_drift=0.0, random_state=seed).fit(
+            X, y
+        ),
         "Quantifier(LR)": lambda X, y: Quantifier(tuned.RememberedLR(), random_state=seed).fit(
             X, y
         ),

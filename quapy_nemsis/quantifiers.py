@@ -93,7 +93,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         How QuaPy makes posteriors out of fold for other classifiers.
     prior : float, default=0.5
         Parameter of the Dirichlet prior of prevalences: how many rows of each class it stands for.
-    no_drift : float, default=0.5
+    no_drift : float, default=0.7
         Prior probability that a sample has the prevalences of training, at least 0 and below 1. With 0, the training
         prevalences play no part in the estimate.
     n_draws : int, default=200
@@ -137,7 +137,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         fit_classifier: bool = True,
         val_split: Any = 5,
         prior: float = 0.5,
-        no_drift: float = 0.5,
+        no_drift: float = 0.7,
         n_draws: int = 200,
         region: str = "intervals",
         random_state: Any = None,

@@ -351,9 +351,9 @@ class ClassCalibration(Calibration):
 
     The temperature T > 0 and the offsets b maximise the balanced likelihood of the labels (bias-corrected temperature
     scaling, Alexandari et al. 2020, with every class weighing the same). The offsets have a normal prior of standard
-    deviation 0.1 around 0, and are 0 unless the log-likelihood gains more than 0.1 from them: at equal scores, a learner
-    of balanced accuracy finds classes equally likely, and few points do not tell better. The targets of n points are
-    1 − 1/(n + K) for their class and 1/(n + K) for the others together.
+    deviation 0.1 around 0, and are 0 unless the log-likelihood gains more than 0.1 from them: at equal scores, a
+    learner of balanced accuracy finds classes equally likely, and few points do not tell better. The targets of n
+    points are 1 − 1/(n + K) for their class and 1/(n + K) for the others together.
 
     The parameters are those of `Calibration`.
     """
