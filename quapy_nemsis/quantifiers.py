@@ -88,7 +88,8 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         None is ``NEMSISClassifier("ba", reward="logistic")``. Learners of this package bring posteriors out of fold.
         For other classifiers, which need `predict_proba`, they come from cross-validation.
     fit_classifier : bool, default=True
-        False takes the classifier as it is; `fit` then calibrates it on the rows that it is given.
+        False takes the classifier as it is. `fit` then calibrates it on the rows that it is given; a learner of this
+        package keeps its own calibration.
     val_split : int, float or tuple, default=5
         How QuaPy makes posteriors out of fold for other classifiers.
     prior : float, default=0.5
@@ -166,9 +167,12 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         classifier = self.classifier
         if self.fit_classifier and classifier.get_params().get("random_state", 0) is None:
             classifier.set_params(random_state=self.random_state)
-        if isinstance(classifier, ProbabilisticOnlineClassifier) and self.fit_classifier:
-            classifier.fit(X, y)
+        if isinstance(classifier, ProbabilisticOnlineClassifier):
+            if self.fit_classifier:
+                classifier.fit(X, y)
             return None, None
+        if not self.fit_classifier:
+            return classifier.predict_proba(X), np.asarray(y)
         return super().classifier_fit_predict(X, y)
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -241,8 +245,6 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         ndarray of shape (n_samples, n_classes)
             Posteriors.
         """
-        if not self.fit_classifier and not hasattr(self, "calibration_"):
-            return self.classifier.predict_proba(X)  # QuaPy asks for what is to be calibrated
         scores = self._scores(X)
         return self.calibration_.probabilities(scores)
 

@@ -84,7 +84,7 @@ def test_the_estimate_is_that_of_the_reference(fitted, two):
     known = fitted.calibration_
     rows = posteriors / known.shares
     training = Training(known.shares, known.members.sum(), known.effective_size)
-    expected = estimate(rows, training)
+    expected = estimate(rows, training, prior=0.5, no_drift=0.7)
     np.testing.assert_allclose(fitted.aggregate(posteriors), expected, atol=1e-4)
     np.testing.assert_array_equal(fitted.predict(two[1].X[:400]), fitted.aggregate(posteriors))
 
@@ -144,8 +144,15 @@ def test_other_classifiers_are_calibrated_on_posteriors_out_of_fold(container, t
     prefitted = LogisticRegression().fit(X[:1500], y[:1500])
     given = Quantifier(prefitted, fit_classifier=False, val_split=None)
     assert error(given.fit(X[1500:], y[1500:]), drift(test)) < 0.04
+    once = given.predict(test.X)
+    np.testing.assert_array_equal(given.fit(X[1500:], y[1500:]).predict(test.X), once)
     with pytest.raises(TypeError, match=r"needs NEMSISClassifier .* got LogisticRegression"):
         given.partial_fit(X, y)
+
+
+def test_a_fitted_learner_keeps_its_calibration(fitted, two):
+    given = Quantifier(fitted.classifier, fit_classifier=False).fit(*two[1].Xy)
+    np.testing.assert_array_equal(given.predict(two[1].X), fitted.predict(two[1].X))
 
 
 @pytest.mark.parametrize("learner", [NEMSISClassifier("q"), SCANClassifier("cq")], ids=str)
