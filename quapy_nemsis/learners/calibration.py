@@ -225,6 +225,8 @@ def _polished(
     bounded: slice,
 ) -> np.ndarray:
     """Parameters near a minimum, moved to it by a few Newton steps as long as bounded ones stay positive."""
+    if not free.any():
+        return best
     for _ in range(10):
         gradient, curvature = derivatives(best)
         if not np.isfinite(curvature).all():
