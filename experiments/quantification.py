@@ -71,6 +71,9 @@ def ours(seed: int) -> dict[str, Fit]:
         "Quantifier(no_drift=0)": lambda X, y: Quantifier(no_drift=0.0, random_state=seed).fit(
             X, y
         ),
+        "Quantifier(features=None)": lambda X, y: Quantifier(features=None, random_state=seed).fit(
+            X, y
+        ),
         "Quantifier(LR)": lambda X, y: Quantifier(tuned.RememberedLR(), random_state=seed).fit(
             X, y
         ),

@@ -19,6 +19,9 @@ from quapy.method.aggregative import ACC, EMQ, PACC, PCC, KDEyML
 from quapy.model_selection import GridSearchQ
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from quapy_nemsis import FourierFeatures
 
 #: The grid of logistic regression, as in most papers that use QuaPy.
 LR_GRID: dict[str, list[Any]] = {
@@ -101,9 +104,17 @@ def _fitted(model: Any) -> Callable[[Any, Any], Any]:
     return lambda X, y: model.fit(X, y)
 
 
-def isotonic() -> CalibratedClassifierCV:
-    """Logistic regression, calibrated by isotonic regression on five folds."""
-    return CalibratedClassifierCV(LogisticRegression(max_iter=1000), method="isotonic")
+def isotonic(learner: Any = None) -> CalibratedClassifierCV:
+    """Logistic regression, or another learner, calibrated by isotonic regression on five folds."""
+    return CalibratedClassifierCV(learner or LogisticRegression(max_iter=1000), method="isotonic")
+
+
+def _fourier(X: Any, y: np.ndarray) -> EMQ:
+    """EMQ on calibrated logistic regression with random features, except for sparse rows."""
+    learner = LogisticRegression(max_iter=1000)
+    if not scipy.sparse.issparse(X):
+        learner = make_pipeline(FourierFeatures(random_state=0), learner)
+    return EMQ(isotonic(learner)).fit(X, y)
 
 
 def baselines(size: int) -> dict[str, Callable[[Any, Any], Any]]:
@@ -113,6 +124,7 @@ def baselines(size: int) -> dict[str, Callable[[Any, Any], Any]]:
     return {
         "EMQ(LR)": _fitted(EMQ(RememberedLR())),
         "EMQ(LR-isotonic)": _fitted(EMQ(isotonic())),
+        "EMQ(LR-isotonic, Fourier)": _fourier,
         "EMQ(LR, bcts)": _fitted(
             EMQ(RememberedLR(), val_split=5, calib="bcts", on_calib_error="backup")
         ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners import (
     CANClassifier,
     NEMSISClassifier,
@@ -89,6 +90,7 @@ __all__ = [
     "BKReward",
     "CANClassifier",
     "CQReward",
+    "FourierFeatures",
     "GMean",
     "HMean",
     "Measure",

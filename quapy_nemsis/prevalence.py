@@ -202,5 +202,6 @@ def draws(
         values, vectors = np.linalg.eigh(basis @ at.within @ basis.T / n_rows)
         noise = vectors @ (rng.normal(size=n_classes - 1) * np.sqrt(np.maximum(values, 0.0)))
         drawn[:] = at.mean + basis.T @ noise + centre - start
-    found = np.clip(found, 0.0, 1.0)
+    # These are prevalences among n rows, of which a whole number is of each class.
+    found = np.round(np.clip(found, 0.0, 1.0) * n_rows)
     return found / found.sum(axis=1, keepdims=True)

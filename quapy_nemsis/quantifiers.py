@@ -9,13 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax
-from sklearn.utils import check_random_state
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis import prevalence
 from quapy_nemsis._validation import (
+    AUTO,
     MatrixLike,
     check_integer,
     check_option,
@@ -24,6 +27,7 @@ from quapy_nemsis._validation import (
     check_share,
     encode,
 )
+from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners.base import (
     LinearClassifier,
     OnlineClassifier,
@@ -68,6 +72,10 @@ with _unchanged_style():
     )
     from quapy.method.confidence import ConfidenceRegionABC, WithConfidenceABC
 
+# Random features are kept if they lower the cross-entropy of held-out rows below this share, and tried unless rows and
+# features are more values than this. Rows are given their features in blocks.
+_CLEARLY, _MOST_VALUES, _BLOCK = 0.95, 2**26, 65_536
+
 # A count that is off by more standard errors than this, and by a larger share of the rows, is worth a warning.
 _NOISE, _TOLERATED = 3.0, 0.01
 
@@ -92,6 +100,12 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         package keeps its own calibration.
     val_split : int, float or tuple, default=5
         How QuaPy makes posteriors out of fold for other classifiers.
+    features : "auto", transformer or None, default="auto"
+        What `fit` does to rows before the classifier sees them. "auto" trains a learner of this package twice, with
+        the rows as they are and with `FourierFeatures` appended, and keeps the latter if held-out rows are clearly more
+        likely then (their cross-entropy falls by more than 5 %). Sparse matrices, dense rows with more than
+        2²⁶ values with the features appended, and other classifiers stay as they are. A transformer is fitted and
+        used.
     prior : float, default=0.5
         Parameter of the Dirichlet prior of prevalences: how many rows of each class it stands for.
     no_drift : float, default=0.7
@@ -110,6 +124,8 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         The labels.
     calibration_ : Calibration
         From scores to log-odds of the classes.
+    features_ : transformer or None
+        What rows are transformed with before the classifier sees them.
     offsets_ : ndarray of shape (n_classes,)
         What is added to the logarithms of the posteriors of other classifiers to make them scores.
 
@@ -129,7 +145,9 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     True
     """
 
+    classifier: Any
     calibration_: Calibration
+    features_: Any
     offsets_: np.ndarray
 
     def __init__(
@@ -137,6 +155,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         classifier: Any = None,
         fit_classifier: bool = True,
         val_split: Any = 5,
+        features: Any = AUTO,
         prior: float = 0.5,
         no_drift: float = 0.7,
         n_draws: int = 200,
@@ -148,6 +167,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         if isinstance(classifier, ProbabilisticOnlineClassifier):
             val_split = None  # it has posteriors out of fold of its own
         super().__init__(classifier, fit_classifier, val_split)
+        self.features = features
         self.prior = prior
         self.no_drift = no_drift
         self.n_draws = n_draws
@@ -161,19 +181,41 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         check_integer("n_draws", self.n_draws, least=2)
         check_option("region", self.region, self.REGION_TYPE)
         check_seed(self.random_state)
+        if not (
+            self.features is None or self.features == AUTO or hasattr(self.features, "transform")
+        ):
+            raise ValueError(
+                f"features must be 'auto', None, or a transformer such as FourierFeatures(); got {self.features!r}"
+            )
 
     def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[Any, Any]:
         """Train the classifier; return posteriors out of fold and their labels, unless it has its own."""
         classifier = self.classifier
         if self.fit_classifier and classifier.get_params().get("random_state", 0) is None:
             classifier.set_params(random_state=self.random_state)
+        self.features_ = None
+        if self.features is not None and self.features != AUTO:
+            self.features_ = clone(self.features).fit(X, y)
+            X = self.features_.transform(X)
         if isinstance(classifier, ProbabilisticOnlineClassifier):
             if self.fit_classifier:
                 classifier.fit(X, y)
+                if self.features == AUTO:
+                    self._try_features(X, y)
             return None, None
         if not self.fit_classifier:
             return classifier.predict_proba(X), np.asarray(y)
         return super().classifier_fit_predict(X, y)
+
+    def _try_features(self, X: MatrixLike, y: ArrayLike) -> None:
+        """Train the learner with random features, too, and keep what explains held-out rows better."""
+        features = FourierFeatures(random_state=self.random_state)
+        rows, width = np.shape(X)
+        if scipy.sparse.issparse(X) or rows * (width + features.n_components) > _MOST_VALUES:
+            return
+        other = clone(self.classifier).fit(features.fit_transform(X), y)
+        if other.calibration_.loss() < _CLEARLY * self.classifier.calibration_.loss():
+            self.classifier, self.features_ = other, features
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Train the learner on more rows, in the given order, and calibrate it on those it has seen last.
@@ -197,6 +239,10 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             raise TypeError(
                 f"partial_fit needs NEMSISClassifier or SCANClassifier; got {type(self.classifier).__name__}"
             )
+        if not hasattr(self, "features_"):
+            given = None if self.features == AUTO else self.features
+            self.features_ = None if given is None else clone(given).fit(X, y)
+        X = X if self.features_ is None else self.features_.transform(X)
         self.classifier.partial_fit(X, y, classes)
         self.aggregation_fit(None, None)
         return self
@@ -223,6 +269,16 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     def _scores(self, X: MatrixLike) -> np.ndarray:
         """Scores of rows, which the calibration takes."""
         check_is_fitted(self, "calibration_")
+        if self.features_ is None:
+            return self._scores_with(X)
+        n_rows = np.shape(X)[0]
+        parts = gen_batches(max(n_rows, 1), _BLOCK)
+        return np.concatenate(
+            [self._scores_with(self.features_.transform(_safe_indexing(X, part))) for part in parts]
+        )
+
+    def _scores_with(self, X: MatrixLike) -> np.ndarray:
+        """Scores of rows that have their features."""
         if isinstance(self.classifier, ProbabilisticOnlineClassifier):
             return self.classifier.committee_scores(X)
         return self._scores_of(self.classifier.predict_proba(X))

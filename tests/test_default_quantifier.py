@@ -137,11 +137,8 @@ def test_other_classifiers_are_calibrated_on_posteriors_out_of_fold(container, t
     quantifier = Quantifier(LogisticRegression(C=1e-4), random_state=0).fit(X, y)
     assert len(quantifier.calibration_.scores) == len(y)
     # So much regularised, its own posteriors are far too near to the prevalence of training.
-    assert (
-        error(quantifier, drift(test))
-        < 0.04
-        < error(EMQ(LogisticRegression(C=1e-4)).fit(X, y), drift(test))
-    )
+    plain = EMQ(LogisticRegression(C=1e-4)).fit(X, y)
+    assert 5.0 * error(quantifier, drift(test)) < error(plain, drift(test))
     prefitted = LogisticRegression().fit(X[:1500], y[:1500])
     given = Quantifier(prefitted, fit_classifier=False, val_split=None)
     assert error(given.fit(X[1500:], y[1500:]), drift(test)) < 0.04

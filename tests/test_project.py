@@ -48,7 +48,7 @@ LAYERS = [
     {"streaming.learning", "streaming.shuffling"},
     {"streaming.plotting"},
     {"streaming"},
-    {"prevalence"},
+    {"features", "prevalence"},
     {"quantifiers"},
 ]
 NUMBA_ALLOWED = {"_jit"}

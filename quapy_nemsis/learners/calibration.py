@@ -24,15 +24,15 @@ RECENT = 4096
 PRIORS = ("training", "balanced")
 # How many scores are used at most, to fit and to compare candidates.
 _MOST_SCORES, _MOST_TO_COMPARE = 400_000, 50_000
-# The curve for two classes has a knot at each of these quantiles of the scores, and differences between the slopes on
-# both sides of a knot are penalised by this factor. For more classes, this is the precision of the prior of offsets.
+# The curve for two classes has a knot at each of these quantiles of the scores. The squared differences between slopes
+# on both sides of a knot, and the squared slopes, are penalised by these factors.
 _LEVELS = np.linspace(0.0, 1.0, 9)[1:-1]
-_SMOOTHNESS, _PRECISION = 0.1, 100.0
+_SMOOTHNESS, _RIDGE = 0.1, 0.001
+# For more classes, this is the precision of the prior of offsets.
+_PRECISION = 100.0
 # Offsets that gain less in log-likelihood are 0.
 _GAIN = 0.1
 _EXACT = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
-# A point whose leverage is higher than this counts as one that has this leverage.
-_MOST_LEVERAGE = 0.8
 
 
 class Points(NamedTuple):
@@ -127,8 +127,8 @@ class Calibration:
         """Draw parameters from their sampling distribution, one row for each draw.
 
         The distribution is Student's t around the best fit, with as many degrees of freedom as the rarest class has
-        points, less one. Its covariance is the sandwich estimate for weighted likelihoods, with the residual of each
-        point divided by one minus its leverage (HC3 of MacKinnon and White 1985), as few points are fitted too well.
+        points, less one. Its covariance is H⁻¹JH⁻¹, where H is the curvature of the penalised balanced likelihood. J is
+        the variance of its gradient that the fit leads one to expect, for two classes; for more, it is H.
         """
         best, covariance, _ = self._fitted
         values, vectors = np.linalg.eigh(covariance)
@@ -155,12 +155,10 @@ class Calibration:
         with _libraries().limit(limits=1, user_api="blas"):
             return self._maximise(most)
 
-    def _some(self, most: int) -> tuple[Points, int]:
-        """Every nth of the points, so that there are at most so many scores, and n."""
-        every = max(self.scores.size // most, 1)
-        part = slice(None, None, every)
-        points = Points(self.scores[part].astype(float), self.labels[part], self.weights[part])
-        return points, every
+    def _some(self, most: int) -> Points:
+        """Every nth of the points, so that there are at most so many scores."""
+        part = slice(None, None, max(self.scores.size // most, 1))
+        return Points(self.scores[part].astype(float), self.labels[part], self.weights[part])
 
     def _balanced(self, points: Points) -> np.ndarray:
         """Weights of points with which each class counts the same; they add up to the effective size."""
@@ -251,23 +249,15 @@ def _inverse(curvature: np.ndarray) -> np.ndarray:
     return np.linalg.pinv(curvature, hermitian=True)
 
 
-def _sandwich(
-    curvature: np.ndarray, gradients: np.ndarray, weights: np.ndarray, leverage: np.ndarray
-) -> np.ndarray:
-    """Covariance H⁻¹JH⁻¹ of parameters, with the gradients of points enlarged according to their leverage."""
-    inverse = _inverse(curvature)
-    enlarged = gradients * (weights / (1.0 - np.minimum(leverage, _MOST_LEVERAGE)))[:, np.newaxis]
-    return inverse @ (enlarged.T @ enlarged) @ inverse
-
-
 class TwoClassCalibration(Calibration):
     """Log-odds of the positive class as a nondecreasing, piecewise linear function of the score.
 
     The function has seven knots, at quantiles of the scores of both classes together, each class weighing the same. It
     maximises the balanced likelihood of the labels, less a penalty on the squared differences between the slopes of
-    adjacent pieces. With few points the penalty wins, and the function is a straight line: Platt's (1999). With many
-    points it takes any nondecreasing shape. As in Platt's method, the targets are (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2)
-    instead of 1 and 0, so that a best fit exists even if the scores separate the classes.
+    adjacent pieces. With few points the penalty wins, and the function is a straight line, as in Platt's method (1999).
+    With many points it takes any nondecreasing shape. A small penalty on the squared slopes makes a best fit exist even
+    if the scores separate the classes. Platt's targets (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), which are for the same
+    purpose, would make positive labels far more doubtful than negative ones where positive points are few.
 
     The parameters are those of `Calibration`.
 
@@ -284,7 +274,7 @@ class TwoClassCalibration(Calibration):
     @cached_property
     def _knots(self) -> tuple[np.ndarray, float]:
         """Positions of the knots, and the unit of scores."""
-        points, _ = self._some(_MOST_SCORES)
+        points = self._some(_MOST_SCORES)
         distinct, places = np.unique(points.scores, return_inverse=True)
         weights = np.bincount(places, self._balanced(points))
         reached = np.cumsum(weights) - 0.5 * weights
@@ -302,14 +292,13 @@ class TwoClassCalibration(Calibration):
         return np.hstack([np.ones_like(x), *outer])
 
     def _maximise(self, most: int) -> _Fit:
-        points, every = self._some(most)
+        points = self._some(most)
         design, weights = self._design(points.scores), self._balanced(points)
-        n_neg, n_pos = self.members
-        size = design.shape[1]
+        size, target = design.shape[1], points.labels.astype(float)
         # Differences of the slopes on both sides of a knot.
         differences = np.diff(np.eye(size)[1:], axis=0)
         penalty = _SMOOTHNESS * differences.T @ differences
-        target = np.where(points.labels, (n_pos + 1.0) / (n_pos + 2.0), 1.0 / (n_neg + 2.0))
+        penalty[1:, 1:] += _RIDGE * np.eye(size - 1)
 
         def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
             logits, pull = design @ at, penalty @ at
@@ -321,7 +310,7 @@ class TwoClassCalibration(Calibration):
             spread = weights * share * (1.0 - share)
             return loss(at)[1], (design * spread[:, np.newaxis]).T @ design + penalty
 
-        if min(n_neg, n_pos) == 0.0 or not np.ptp(points.scores) > 0.0:
+        if self.members.min() == 0.0 or not np.ptp(points.scores) > 0.0:
             # One class, or one score: nothing is known but the shares of the classes.
             best, value = np.zeros(size), np.log(2.0) * self.effective_size
         else:
@@ -330,12 +319,13 @@ class TwoClassCalibration(Calibration):
             exact = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
             found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=exact)
             best, value = found.x, float(found.fun)
-        share = expit(design @ best)
-        spread = weights * share * (1.0 - share)
-        curvature = (design * spread[:, np.newaxis]).T @ design + penalty
-        leverage = np.einsum("ij,jk,ik->i", design, _inverse(curvature), design)
-        gradients = design * (share - target)[:, np.newaxis]
-        covariance = _sandwich(curvature, gradients, weights, spread * leverage) / every
+        # A point at p has weight w₊ with probability p·w₋/(p·w₋ + (1 − p)·w₊), otherwise w₋. The expected outer product
+        # of its gradient is then w₊·w₋·p·(1 − p)·xxᵀ.
+        share, inverse = expit(design @ best), _inverse(derivatives(best)[1])
+        both = np.prod(0.5 * self.effective_size / np.maximum(self.members, 0.5))
+        kept = points.weights.sum() / self.members.sum()
+        noise = points.weights * share * (1.0 - share) * (both / kept)
+        covariance = inverse @ ((design * noise[:, np.newaxis]).T @ design + penalty) @ inverse
         return _Fit(best, covariance, value / self.effective_size)
 
     def _allowed(self, parameters: np.ndarray) -> np.ndarray:
@@ -365,7 +355,7 @@ class ClassCalibration(Calibration):
         return _spread(self.scores)
 
     def _maximise(self, most: int) -> _Fit:
-        points, every = self._some(most)
+        points = self._some(most)
         n_classes, labels, weights = self.n_classes, points.labels, self._balanced(points)
         f = points.scores / self._unit
         rest = 1.0 / (self.members.sum() + n_classes)
@@ -402,10 +392,7 @@ class ClassCalibration(Calibration):
         best, other = fitted(0.0), fitted(None)
         if loss(other)[0] < loss(best)[0] - _GAIN:
             best = other
-        curvature, share = derivatives(best)[1], softmax(best[0] * f + best[1:], axis=1)
-        gradients = np.column_stack([((share - target) * f).sum(axis=1), share - target])
-        leverage = weights * np.einsum("ij,jk,ik->i", gradients, _inverse(curvature), gradients)
-        covariance = _sandwich(curvature, gradients, weights, leverage) / every
+        covariance = _inverse(derivatives(best)[1])
         return _Fit(best, covariance, loss(best)[0] / self.effective_size)
 
     def _allowed(self, parameters: np.ndarray) -> np.ndarray:

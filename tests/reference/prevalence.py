@@ -161,6 +161,7 @@ def count_distribution(rows, prior):
 
 KNOTS = 7  # of the piecewise linear log-odds of two classes
 ROUGHNESS = 0.1  # price of squared differences of adjacent slopes
+STEEPNESS = 0.001  # price of squared slopes
 OFFSET_PRECISION = 100.0  # of the offsets of more than two classes
 
 
@@ -187,18 +188,16 @@ def two_class_log_odds(scores, labels, at):
         columns.append(np.maximum(s - knots[-1], 0) / unit)
         return np.stack(columns, axis=1)
 
-    negatives, positives = np.bincount(y, minlength=2)
-    targets = np.where(y == 1, (positives + 1) / (positives + 2), 1 / (negatives + 2))
     rows = design(scores)
 
     def cost(x):
         z = rows @ x
         bends = np.diff(x[1:])
-        nll = weights @ (targets * np.logaddexp(0, -z) + (1 - targets) * np.logaddexp(0, z))
-        slope = rows.T @ (weights * (expit(z) - targets))
+        nll = weights @ (y * np.logaddexp(0, -z) + (1 - y) * np.logaddexp(0, z))
+        slope = rows.T @ (weights * (expit(z) - y)) + STEEPNESS * np.append(0, x[1:])
         slope[1:-1] -= ROUGHNESS * bends
         slope[2:] += ROUGHNESS * bends
-        return nll + 0.5 * ROUGHNESS * bends @ bends, slope
+        return nll + 0.5 * (ROUGHNESS * bends @ bends + STEEPNESS * x[1:] @ x[1:]), slope
 
     start = np.append(0.0, np.ones(KNOTS + 1))
     found = minimize(
