@@ -20,16 +20,18 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """Mean errors of methods (rows) on data sets (columns), over all seeds and samples."""
+    """Mean errors of methods (rows) on data sets (columns); a method has one mean error on each split."""
 
     #: QuaPy's name of the error, without a leading m.
     metric: str
     #: Both are in the order in which they came.
     methods: list[str]
     data: list[str]
-    #: Not a number where a method has no result.
+    #: Means over the splits; not a number where a method has no result.
     means: np.ndarray
-    #: Of the paired test against the best of the column; not a number where there is nothing to compare.
+    #: Standard deviations over the splits; not a number where there is only one.
+    spreads: np.ndarray
+    #: Of the test against the best of the column (see `against_best`); not a number where there is nothing to compare.
     pvalues: np.ndarray
     #: How many seeds a mean is over, how many failed, and whether some of the data set's seeds are missing.
     seeds: np.ndarray
@@ -54,17 +56,29 @@ class ErrorTable:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Mean ranks of methods over data sets, and the difference from which on ranks differ."""
+    """Mean ranks of methods over data sets, and which of them differ."""
 
     methods: list[str]
     ranks: np.ndarray
-    critical_difference: float
     n_data: int
+    #: Of Friedman's test that all methods are alike; not a number for two methods.
+    friedman: float
+    #: Of Wilcoxon's signed-rank test of each pair over the data sets, corrected by Holm's method.
+    pvalues: np.ndarray
+    #: Geometric mean over the data sets of the error of the row's method divided by that of the column's.
+    ratios: np.ndarray
 
     @property
-    def none_differ(self) -> bool:
-        """Tell whether the critical difference is no less than that of the best and the worst method."""
-        return self.critical_difference >= np.ptp(self.ranks)
+    def differ(self) -> np.ndarray:
+        """Tell which pairs differ significantly; none do unless Friedman's test says that some do."""
+        alike = len(self.methods) > 2 and not self.friedman < ALPHA
+        return np.zeros_like(self.pvalues, dtype=bool) if alike else self.pvalues < ALPHA
+
+    @property
+    def can_differ(self) -> bool:
+        """Tell whether so many data sets could show that two of so many methods differ."""
+        n_pairs = len(self.methods) * (len(self.methods) - 1) / 2
+        return n_pairs * 2.0 ** (1 - self.n_data) < ALPHA
 
 
 def failure(cell: Cell) -> str:
@@ -125,21 +139,57 @@ def check_pairs(cells: list[Cell]) -> None:
                 raise ValueError(f"methods were run on other samples of data set and seed {split}")
 
 
-def against_best(results: list[dict[int, np.ndarray]], means: np.ndarray) -> list[float]:
+def corrected_t_test(first: np.ndarray, second: np.ndarray, test_share: float) -> float:
+    """Return the p-value of the corrected resampled t-test of Nadeau and Bengio (2003), paired and two-sided.
+
+    Splits of the same rows are not independent. With J of them and a share s of the rows in the test part, the variance
+    of the mean difference is estimated by (1/J + s/(1 − s))·S², where S² is the variance of the differences. With one
+    split there is no test, and the result is not a number.
+    """
+    differences, n_splits = first - second, len(first)
+    if not differences.any():
+        return 1.0
+    if n_splits < 2:
+        return float("nan")
+    scale = (1.0 / n_splits + test_share / (1.0 - test_share)) * differences.var(ddof=1)
+    if scale == 0.0:
+        return 0.0
+    return float(2.0 * scipy.stats.t.sf(abs(differences.mean()) / np.sqrt(scale), n_splits - 1))
+
+
+def holm(pvalues: np.ndarray) -> np.ndarray:
+    """Return p-values of several tests, corrected by Holm's (1979) method; what is not a number stays so.
+
+    Examples
+    --------
+    >>> holm(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.06, 0.06])
+    """
+    found = np.array(pvalues, dtype=float)
+    order = [k for k in np.argsort(found, kind="stable") if not np.isnan(found[k])]
+    factors = np.arange(len(order), 0, -1)
+    found[order] = np.minimum(np.maximum.accumulate(found[order] * factors), 1.0)
+    return found
+
+
+def against_best(
+    results: list[dict[int, float]], means: np.ndarray, test_share: float
+) -> np.ndarray:
     """Return the p-value of each method against the one of least mean, on the seeds where both have results.
 
-    The test is Wilcoxon's of signed ranks, paired and two-sided. The p-value is 1 if all errors are equal, and not a
-    number without common seeds.
+    The test is `corrected_t_test`, with Holm's correction for the number of methods. The p-value of the best itself
+    is 1.
     """
-    pvalues = [np.nan] * len(results)
+    pvalues = np.full(len(results), np.nan)
     if np.isnan(means).all():
         return pvalues
-    best = results[int(np.nanargmin(means))]
+    least = int(np.nanargmin(means))
     for k, result in enumerate(results):
-        if common := [seed for seed in best if seed in result]:
-            first, second = (np.concatenate([r[s] for s in common]) for r in (result, best))
-            same = np.array_equal(first, second)
-            pvalues[k] = 1.0 if same else float(scipy.stats.wilcoxon(first, second).pvalue)
+        if common := [seed for seed in results[least] if seed in result]:
+            pair = (np.array([each[seed] for seed in common]) for each in (result, results[least]))
+            pvalues[k] = corrected_t_test(*pair, test_share)
+    others = np.arange(len(results)) != least
+    pvalues[others] = holm(pvalues[others])
     return pvalues
 
 
@@ -151,22 +201,29 @@ def error_table(cells: list[Cell], metric: str, sample_size: int) -> ErrorTable:
     check_pairs(cells)
     name = base_name(metric)
     data, methods = distinct(c.data for c in cells), distinct(c.method for c in cells)
-    grid: list[list[dict[int, np.ndarray]]] = [[{} for _ in data] for _ in methods]
+    grid: list[list[dict[int, float]]] = [[{} for _ in data] for _ in methods]
     failed = np.zeros((len(methods), len(data)), dtype=int)
     for cell in cells:
         i, j = methods.index(cell.method), data.index(cell.data)
         if failure(cell):
             failed[i, j] += 1
         else:
-            grid[i][j][cell.seed] = errors(cell, name, sample_size)
-    means = np.array(
-        [[np.concatenate([*e.values()]).mean() if e else np.nan for e in row] for row in grid]
+            grid[i][j][cell.seed] = float(errors(cell, name, sample_size).mean())
+    means = np.array([[np.mean([*e.values()]) if e else np.nan for e in row] for row in grid])
+    spreads = np.array(
+        [[np.std([*e.values()], ddof=1) if len(e) > 1 else np.nan for e in row] for row in grid]
     )
-    tests = [against_best([row[j] for row in grid], means[:, j]) for j in range(len(data))]
+    shares = {cell.data: cell.test_share for cell in cells}
+    tests = [
+        against_best([row[j] for row in grid], means[:, j], shares[name])
+        for j, name in enumerate(data)
+    ]
     seeds = np.array([[len(found) for found in row] for row in grid])
     wanted = np.array([len({c.seed for c in cells if c.data == d}) for d in data])
     partial = (seeds > 0) & (seeds < wanted)
-    return ErrorTable(name, methods, data, means, np.array(tests).T, seeds, failed, partial)
+    return ErrorTable(
+        name, methods, data, means, spreads, np.array(tests).T, seeds, failed, partial
+    )
 
 
 def average_ranks(means: np.ndarray) -> np.ndarray:
@@ -177,10 +234,20 @@ def average_ranks(means: np.ndarray) -> np.ndarray:
     return scipy.stats.rankdata(np.where(np.isnan(means), np.inf, means), axis=0).mean(axis=1)
 
 
-def critical_difference(n_methods: int, n_data: int) -> float:
-    """Return Nemenyi's critical difference of mean ranks at 0.05."""
-    q = scipy.stats.studentized_range.ppf(1.0 - ALPHA, n_methods, np.inf) / np.sqrt(2.0)
-    return float(q * np.sqrt(n_methods * (n_methods + 1) / (6.0 * n_data)))
+def pairwise_tests(means: np.ndarray) -> np.ndarray:
+    """Return the p-values of Wilcoxon's signed-rank test of each pair of methods (rows) over data sets (columns).
+
+    They are two-sided and corrected by Holm's method. A method without a result is worse than all that have one.
+    """
+    filled = np.where(np.isnan(means), 2.0 * np.nanmax(means) + 1.0, means)
+    first, second = np.triu_indices(len(means), 1)
+    pairs = zip(filled[first], filled[second], strict=True)
+    raw = [
+        1.0 if np.array_equal(a, b) else float(scipy.stats.wilcoxon(a, b).pvalue) for a, b in pairs
+    ]
+    found = np.ones((len(means), len(means)))
+    found[first, second] = found[second, first] = holm(np.array(raw))
+    return found
 
 
 def rank(table: ErrorTable) -> Ranking | None:
@@ -201,17 +268,32 @@ def rank(table: ErrorTable) -> Ranking | None:
     n_methods, n_data = means.shape
     if n_methods < 2 or n_data < 2:
         return None
-    difference = critical_difference(n_methods, n_data)
     methods = [name for name, kept in zip(table.methods, rows, strict=True) if kept]
-    return Ranking(methods, average_ranks(means), difference, n_data)
+    ranks = np.where(np.isnan(means), np.inf, means)
+    alike = (ranks == ranks[0]).all()
+    friedman = np.nan if n_methods < 3 else scipy.stats.friedmanchisquare(*ranks).pvalue
+    logs = np.log(np.maximum(means, 1e-12))
+    ratios = np.exp((logs[:, np.newaxis] - logs).mean(axis=2))
+    return Ranking(
+        methods,
+        average_ranks(means),
+        n_data,
+        1.0 if alike else float(friedman),
+        pairwise_tests(means),
+        ratios,
+    )
 
 
-def cliques(ranks: np.ndarray, difference: float) -> list[tuple[float, float]]:
-    """Return the largest groups of ranks within the critical difference, each as its first and last rank."""
-    ordered = np.sort(ranks)
+def cliques(ranking: Ranking) -> list[tuple[float, float]]:
+    """Return the largest groups of methods of adjacent rank of which no two differ, as their first and last rank."""
+    order = np.argsort(ranking.ranks, kind="stable")
+    differ = ranking.differ[np.ix_(order, order)]
     groups: list[tuple[int, int]] = []
-    for first, rank_ in enumerate(ordered):
-        last = int(np.searchsorted(ordered, rank_ + difference, side="right")) - 1
+    for first in range(len(order)):
+        last = first
+        while last + 1 < len(order) and not differ[first : last + 1, last + 1].any():
+            last += 1
         if last > first and (not groups or last > groups[-1][1]):
             groups.append((first, last))
+    ordered = ranking.ranks[order]
     return [(float(ordered[first]), float(ordered[last])) for first, last in groups]

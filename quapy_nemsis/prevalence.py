@@ -106,7 +106,7 @@ def _curvature(rows: np.ndarray, p: np.ndarray) -> _Curvature:
 
 
 def estimate(
-    rows: np.ndarray, training: Training, prior: float = 0.5, no_drift: float = 0.7
+    rows: np.ndarray, training: Training, prior: float = 0.5, no_drift: float = 0.3
 ) -> np.ndarray:
     """Prevalences of the classes in a sample of rows (see `quapy_nemsis.prevalence`).
 
@@ -118,7 +118,7 @@ def estimate(
         Prevalences and sizes of the data that the likelihoods were learned from.
     prior : float, default=0.5
         Parameter of the Dirichlet prior.
-    no_drift : float, default=0.7
+    no_drift : float, default=0.3
         Prior probability that prevalences are those of training, at least 0 and below 1.
 
     Returns

@@ -108,7 +108,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         used.
     prior : float, default=0.5
         Parameter of the Dirichlet prior of prevalences: how many rows of each class it stands for.
-    no_drift : float, default=0.7
+    no_drift : float, default=0.3
         Prior probability that a sample has the prevalences of training, at least 0 and below 1. With 0, the training
         prevalences play no part in the estimate.
     n_draws : int, default=200
@@ -157,7 +157,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         val_split: Any = 5,
         features: Any = AUTO,
         prior: float = 0.5,
-        no_drift: float = 0.7,
+        no_drift: float = 0.3,
         n_draws: int = 200,
         region: str = "intervals",
         random_state: Any = None,
