@@ -15,7 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
-from matplotlib.transforms import Bbox, ScaledTranslation, blended_transform_factory
+from matplotlib.transforms import Bbox
 
 from experiments.names import ERRORS
 from experiments.stats import (
@@ -409,19 +409,17 @@ def time_quality(cells: list[Cell], table: ErrorTable) -> Figure:
 
 
 @plain
-def rank_diagram(ranking: Ranking | None) -> Figure | None:
-    """Draw mean ranks with their critical difference; bars join methods that do not differ.
+def rank_diagram(ranking: Ranking) -> Figure | None:
+    """Draw mean ranks; bars join methods of which no two differ significantly (see `Ranking`).
 
-    There are no bars where none differ. Return None where a diagram would tell nothing: with fewer than two data sets
-    or three methods.
+    Return None where a diagram would tell nothing: with two methods, or where no two differ.
     """
-    if ranking is None or len(ranking.methods) < 3:
+    if len(ranking.methods) < 3 or not ranking.differ.any():
         return None
-    n, difference = len(ranking.methods), ranking.critical_difference
-    groups = [] if ranking.none_differ else cliques(ranking.ranks, difference)
+    n, groups = len(ranking.methods), cliques(ranking)
     half = math.ceil(n / 2)
     top = 0.5 + 0.4 * len(groups)
-    figure = Figure(figsize=(9.0, 1.4 + 0.3 * (top + half)), layout="constrained")
+    figure = Figure(figsize=(9.0, 1.0 + 0.3 * (top + half)), layout="constrained")
     ax = figure.subplots()
     ax.set(xlim=(1.0, n), ylim=(top + half, 0.0))
     ax.spines[["left", "right", "bottom"]].set_visible(False)
@@ -434,7 +432,6 @@ def rank_diagram(ranking: Ranking | None) -> Figure | None:
         height = 0.4 + 0.4 * level
         bar = [first - 0.006 * n, last + 0.006 * n]
         ax.plot(bar, [height, height], color="#D55E00", linewidth=4, clip_on=False)
-    draw_difference(ax, difference, bar=not ranking.none_differ)
     return figure
 
 
@@ -456,33 +453,6 @@ def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
             va="center",
             fontsize=10,
         )
-
-
-def draw_difference(ax: Axes, difference: float, bar: bool) -> None:
-    """Draw the critical difference above the numbers of the axis, with a bar as long as it is.
-
-    There is no bar if it would be longer than the ranks reach.
-    """
-    # In ranks across, in points above the axis.
-    above = blended_transform_factory(
-        ax.transData,
-        ax.transAxes + ScaledTranslation(0.0, 30 / 72, ax.figure.dpi_scale_trans),
-    )
-    words = f"critical difference {difference:.2f}"
-    ends = (1.0, 1.0), (1.0 + difference, 1.0)
-    if bar:
-        arrow = {"arrowstyle": "|-|,widthA=0.3,widthB=0.3", "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", *ends, xycoords=above, textcoords=above, arrowprops=arrow)
-    else:
-        words += ": no two methods differ by more"
-    ax.annotate(
-        words,
-        ends[0],
-        xycoords=above,
-        xytext=(0, 6),
-        textcoords="offset points",
-        fontsize=10,
-    )
 
 
 @plain

@@ -14,6 +14,7 @@ from experiments import plots
 from experiments.names import ERRORS, base_name
 from experiments.rendering import Block, Grid, Items, Picture, Text, write_page
 from experiments.stats import (
+    ALPHA,
     SMOOTHED,
     ErrorTable,
     Ranking,
@@ -41,7 +42,9 @@ def entry(table: ErrorTable, row: int, column: int) -> str:
         return "failed" if table.failed[row, column] else "not run"
     dagger = DAGGER if table.same_as_best[row, column] else ""
     partial = PARTIAL if table.partial[row, column] else ""
-    return number(table.means[row, column]) + dagger + partial
+    spread = table.spreads[row, column]
+    over = "" if np.isnan(spread) else f" ± {number(spread)}"
+    return number(table.means[row, column]) + over + dagger + partial
 
 
 def entries(table: ErrorTable) -> tuple[list[str], list[list[str]], np.ndarray]:
@@ -76,11 +79,15 @@ def notes(table: ErrorTable, best_mark: str) -> list[str]:
     words = [f"{best_mark}: best of the column."]
     if table.same_as_best.any():
         words.append(
-            f"{DAGGER}: not significantly different from the best of the column "
-            "(paired two-sided Wilcoxon signed-rank test over all samples, p ≥ 0.05; it looks at ranks, not means)."
+            f"{DAGGER}: not significantly different from the best of the column (corrected resampled t-test over the "
+            "splits, two-sided, with Holm's correction, p ≥ 0.05)."
         )
+    if np.isfinite(table.spreads).any():
+        words.append("±: standard deviation over the splits.")
+    else:
+        words.append("There is one split, so nothing is said about significance.")
     if table.partial.any():
-        words.append(f"{PARTIAL}: over some of the seeds only, and tested on these.")
+        words.append(f"{PARTIAL}: over some of the splits only, and tested on these.")
     if np.isnan(table.averages).any() and len(table.data) > 1:
         words.append("–: no average, because a data set is missing.")
     return words
@@ -90,7 +97,7 @@ def error_blocks(table: ErrorTable, sample_size: int) -> list[Block]:
     """Return the table of mean errors, with what its marks mean."""
     head, rows, best = entries(table)
     grid = Grid(
-        f"{as_title(in_words(table.metric))}, over all seeds and samples; lower is better",
+        f"{as_title(in_words(table.metric))}, mean over the splits; lower is better",
         ["Method", *head],
         [[method, *row] for method, row in zip(table.methods, rows, strict=True)],
         frozenset((i, j + 1) for i, j in np.argwhere(best).tolist()),
@@ -113,23 +120,39 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
         need = "Ranks need at least two methods that were run on at least two data sets."
         return [Text("p", need)]
     order = np.argsort(ranking.ranks, kind="stable")
-    rows = [[ranking.methods[k], f"{ranking.ranks[k]:.2f}"] for k in order]
-    ranks = ", ".join(f"{name} {value}" for name, value in rows)
-    difference = f"{ranking.critical_difference:.2f}"
+    best = int(order[0])
+    rows = [
+        [
+            ranking.methods[k],
+            f"{ranking.ranks[k]:.2f}",
+            "–" if k == best else f"{ranking.ratios[k, best]:.2f}",
+            "–" if k == best else number(ranking.pvalues[k, best]),
+        ]
+        for k in order
+    ]
     words = (
         f"The ranks are over {ranking.n_data} data sets, each with {len(rows)} methods. Equal errors share a rank; "
-        "methods without a result come last. Mean ranks that differ by more than the critical difference "
-        f"{difference} differ significantly (Nemenyi test at 0.05)."
+        "methods without a result come last. "
     )
-    if ranking.critical_difference > (len(rows) - 1) / 2:
-        words += " That is over half of the range of ranks: so few data sets can hardly tell methods apart."
+    if len(rows) > 2:
+        verdict = (
+            "some methods differ" if ranking.friedman < ALPHA else "no method is shown to differ"
+        )
+        words += f"Friedman's test: p = {number(ranking.friedman)}, so {verdict}. "
+    words += (
+        "The ratio is the geometric mean over the data sets of the error divided by that of the method of best rank. "
+        "The p-value is of Wilcoxon's signed-rank test of the two over the data sets, with Holm's correction for all "
+        "pairs."
+    )
+    if not ranking.can_differ:
+        words += " So few data sets cannot show that two of so many methods differ."
     caption = f"Mean rank by {in_words(metric)}; 1 is best"
-    blocks: list[Block] = [Grid(caption, ["Method", "Mean rank"], rows), Text("p", words)]
+    head = ["Method", "Mean rank", f"Ratio to {ranking.methods[best]}", "p-value"]
+    blocks: list[Block] = [Grid(caption, head, rows), Text("p", words)]
     if (figure := plots.rank_diagram(ranking)) is not None:
-        alike = "no two methods differ significantly."
-        groups = "bars join methods that do not differ significantly."
-        caption = f"Mean ranks; {alike if ranking.none_differ else groups}"
-        alt = f"Mean ranks on an axis: {ranks}. Critical difference {difference}."
+        ranks = ", ".join(f"{row[0]} {row[1]}" for row in rows)
+        caption = "Mean ranks; bars join methods of which no two differ significantly."
+        alt = f"Mean ranks on an axis: {ranks}."
         blocks.append(Picture(f"ranks-{metric}", plots.png(figure), caption, alt))
     return blocks
 

@@ -50,14 +50,14 @@ class Cell:
     estimated: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     #: Shares of the classes in the training part.
     train_prevalence: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    #: Share of the rows that are in the test part.
-    test_share: float = 0.3
-    #: Parameters that model selection chose, in words.
-    chosen: str = ""
     fit_seconds: float = float("nan")
     #: For all samples together.
     predict_seconds: float = float("nan")
     error: str = ""
+    #: Share of the rows that are in the test part.
+    test_share: float = 0.3
+    #: Parameters that model selection chose, in words.
+    chosen: str = ""
 
     def record(self) -> dict:
         """Return the cell as plain JSON."""

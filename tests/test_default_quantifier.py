@@ -84,7 +84,7 @@ def test_the_estimate_is_that_of_the_reference(fitted, two):
     known = fitted.calibration_
     rows = posteriors / known.shares
     training = Training(known.shares, known.members.sum(), known.effective_size)
-    expected = estimate(rows, training, prior=0.5, no_drift=0.7)
+    expected = estimate(rows, training, prior=0.5, no_drift=0.3)
     np.testing.assert_allclose(fitted.aggregate(posteriors), expected, atol=1e-4)
     np.testing.assert_array_equal(fitted.predict(two[1].X[:400]), fitted.aggregate(posteriors))
 

@@ -130,7 +130,7 @@ def unchanged(rows, training, prior, no_drift, evidence):
     return expit(same - other)
 
 
-def estimate(rows, training, prior=0.5, no_drift=0.7):
+def estimate(rows, training, prior=0.5, no_drift=0.3):
     """Average of the unchanged and the changed prevalences, by their posterior probability."""
     shares, size, effective = training
     n = len(rows)
