@@ -6,6 +6,7 @@ The arguments are read and checked here, before anything slow is imported; `expe
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import shlex
 import sys
@@ -13,7 +14,17 @@ from pathlib import Path
 
 from experiments.catalogue import EMBEDDED, FOLDER_VARIABLE, locate
 from experiments.errors import at_least, plain_errors
-from experiments.names import ALL, DEMO, FIGURES, METRICS, PROTOCOLS, base_name, parse_method
+from experiments.names import (
+    AGGREGATIONS,
+    ALL,
+    DEMO,
+    FIGURES,
+    LEARNERS,
+    METRICS,
+    PROTOCOLS,
+    base_name,
+    expand,
+)
 
 _EXAMPLES = """examples:
   python -m experiments compare
@@ -26,10 +37,29 @@ _EXAMPLES = """examples:
       figures of the paper, with what the numbers say about its claims
   python -m experiments compare --dask tcp://host:8786
       on the workers of a Dask cluster
+  python -m experiments compare --config paper.toml --shard 2/8
+      a part of an experiment that a file describes
   python -m experiments data
       which sets there are, and where the others come from
 
 A run that was stopped continues with the same command: finished cells are kept in the folder named with --out.
+"""
+
+
+_METHODS = f"""methods:
+  AGGREGATION            one of {", ".join(AGGREGATIONS)},
+                         on logistic regression (Quantifier has its own learner)
+  AGGREGATION(LEARNER)   as EMQ(LR-isotonic), PACC(forest), ACC(NEMSIS:q)
+  LEARNER                its predictions are counted
+                         {", ".join(LEARNERS.split(", ")[:6])},
+                         {", ".join(LEARNERS.split(", ")[6:])}
+  MODULE:NAME            your own class or function that makes a quantifier; in parentheses, one that makes a learner
+  NAME                   of a package with an entry point quapy_nemsis.methods
+  METHOD@plain           with default parameters; METHOD@tuned with those that GridSearchQ selects
+
+A baseline that is tuned is trained on 60 % of the training part for each point of a grid. The point with the least mean
+absolute error on samples of the other 40 % is trained again on all of it. Learners of this package choose their
+parameters themselves. Seconds of training count all of that.
 """
 
 
@@ -38,6 +68,41 @@ def processes(text: str) -> int:
     if int(text) == 0:
         raise argparse.ArgumentTypeError("no work is done by 0 processes")
     return int(text)
+
+
+def shard(text: str) -> tuple[int, int]:
+    """Read which part of the work is meant, as 2/8."""
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"give a part of the work as 1/4 … 4/4, not {text!r}")
+    return int(number), int(count)
+
+
+def from_config(path: Path, known: argparse.ArgumentParser) -> list[str]:
+    """Return the arguments that a TOML file stands for: keys are the long options, without dashes."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        with path.open("rb") as file:
+            given = tomllib.load(file)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not a TOML file ({error}): repair it") from error
+    options = {action.dest.replace("_", "-"): action for action in known._actions}
+    arguments = []
+    for key, value in given.items():
+        name = key.replace("_", "-")
+        if name not in options or name in ("help", "config"):
+            close = difflib.get_close_matches(name, options, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(options)}"
+            raise ValueError(f"{path}: unknown key {key!r}; {hint}")
+        if isinstance(value, bool):
+            arguments += [f"--{name}"] if value else []
+        else:
+            values = value if isinstance(value, list) else [value]
+            arguments += [f"--{name}", *map(str, values)]
+    return arguments
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,12 +124,29 @@ def parser() -> argparse.ArgumentParser:
     )
 
     told = "compare methods on data sets under a protocol of QuaPy"
-    first = commands.add_parser("compare", parents=[folder, work], help=told)
+    first = commands.add_parser(
+        "compare",
+        parents=[folder, work],
+        help=told,
+        epilog=_METHODS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = first.add_argument
     sets = f"names or files (default: the embedded {', '.join(EMBEDDED)})"
     add("--sets", nargs="+", default=list(EMBEDDED), metavar="SET", help=sets)
-    known = f"names as in the default ({' '.join(DEMO)}), or 'all': {' '.join(ALL)}"
+    known = (
+        f"(default {' '.join(DEMO)}), or 'all': {' '.join(ALL)}; see below for what a name can be"
+    )
     add("--methods", nargs="+", default=DEMO, metavar="METHOD", help=known)
+    add(
+        "--selection",
+        choices=["tuned", "plain", "both"],
+        default="tuned",
+        help="whether GridSearchQ selects the parameters of baselines on validation samples, or they have their "
+        f"defaults; NAME@plain and NAME@tuned say so for one method {shown}",
+    )
+    other = "learner of aggregations that name none, instead of LR: one of LEARNER, or MODULE:NAME"
+    add("--learner", help=other)
     add("--target", help="column of the labels, for CSV and Parquet files")
     rest = "label of the positive class, against all others; each label is a class if not given"
     add("--positive", help=rest)
@@ -81,8 +163,12 @@ def parser() -> argparse.ArgumentParser:
     errors = f"of {', '.join(METRICS)} (default mae mrae)"
     add("--metrics", nargs="+", default=["mae", "mrae"], metavar="METRIC", help=errors)
     add("--seed", type=int, default=0, help=f"first seed {shown}")
-    add("--seeds", type=int, default=1, help=f"how many splits {shown}")
+    add("--seeds", type=int, default=3, help=f"how many splits {shown}")
     add("--retry", action="store_true", help="compute anew what failed before")
+    part = "do one of several parts of the work, as 2/8; all parts share the folder --out"
+    add("--shard", type=shard, default=(1, 1), metavar="I/N", help=part)
+    told = "TOML file with options, by their long names; what the command line says comes first"
+    add("--config", type=Path, metavar="FILE", help=told)
     cluster = (
         "scheduler of a Dask cluster to run on, as tcp://host:8786; its workers have one thread each, can import "
         "this package and see the data at the same paths"
@@ -113,9 +199,8 @@ def parser() -> argparse.ArgumentParser:
 def check(options: dict) -> None:
     """Refuse what can be seen to be wrong without reading data; sets of a comparison are located."""
     if options["command"] == "compare":
-        options["methods"] = ALL if options["methods"] == ["all"] else options["methods"]
-        for name in options["methods"]:
-            parse_method(name)
+        named = ALL if options["methods"] == ["all"] else options["methods"]
+        options["methods"] = expand(named, options["selection"], options["learner"])
         for metric in options["metrics"]:
             base_name(metric)
         at_least(options, 1, "sample_size", "repeats", "seeds")
@@ -140,9 +225,16 @@ def check(options: dict) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = vars(parser().parse_args(arguments))
+    known = parser()
+    options = vars(known.parse_args(arguments))
     options["line"] = f"python -m experiments {shlex.join(arguments)}"
     with plain_errors():
+        if options.get("config"):
+            compare = known._subparsers._group_actions[0].choices["compare"]
+            given = from_config(options["config"], compare)
+            line = options["line"]
+            options = vars(known.parse_args([arguments[0], *given, *arguments[1:]]))
+            options["line"] = line
         check(options)
         # Only now, because it takes seconds.
         from experiments import commands

@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 
 from experiments import catalogue, compare, data, methods, reproduce
 from experiments.names import FIGURES
+from experiments.origin import summary
 from experiments.report import text_table, write_report
 from experiments.stats import distinct
 from experiments.store import Cell, on_dask, replacing
@@ -79,8 +80,9 @@ def run_compare(options: dict) -> None:
     with replacing(out / RUN_FILE) as file:
         json.dump(run, file, indent=1)
     with on_dask(options["dask"]):
-        cells = compare.run(tasks, out / "cells", options["jobs"], options["retry"])
-    finish(run, cells, out)
+        part = compare.share_of(tasks, options["shard"])
+        compare.run(part, out / "cells", options["jobs"], options["retry"])
+    finish(run, compare.finished(run["files"], out / "cells"), out)
 
 
 def is_of_another_run(path: Path, options: dict) -> bool:
@@ -122,6 +124,7 @@ def finish(run: dict, cells: list[Cell], out: Path) -> None:
         command=options["line"],
         metrics=options["metrics"],
         sample_size=options["sample_size"],
+        provenance=summary(cell.origin for cell in cells),
     )
     if missing:
         print(f"\n{missing} of {len(run['files'])} cells are not finished")

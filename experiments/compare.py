@@ -16,10 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from experiments import data, methods
 from experiments.catalogue import DataSet
+from experiments.origin import here_and_now
 from experiments.store import Cell, Store, both, compute, provenance
 
 #: The modules that determine what a cell holds.
-COMPUTING = ("compare", "curves", "data", "files", "methods", "names", "prepare")
+COMPUTING = ("compare", "data", "files", "methods", "names", "prepare", "tuned")
 #: The most samples that APP may draw, and the most combinations of prevalences that QuaPy may pick its grid from.
 MOST_SAMPLES, MOST_POINTS = 10**5, 10**7
 
@@ -102,14 +103,20 @@ def run_task(task: Task) -> Cell:
     """Train the method on a split and let it estimate every sample; what goes wrong is written down."""
     cell = Cell(task.dataset.name, task.method, task.seed)
     try:
+        cell.origin = here_and_now(
+            **{f"sha256 of {task.dataset.name}": data.load(task.dataset).fingerprint}
+        )
         with threadpool_limits(1), qp.util.temp_seed(task.seed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             cell.classes = data.load(task.dataset).classes
             n_classes = len(cell.classes)
             X, y, X_test, y_test = data.split(task.dataset, task.seed)
             cell.train_prevalence = np.bincount(y) / len(y)
+            cell.test_share = len(y_test) / (len(y) + len(y_test))
             begin = time.perf_counter()
-            quantifier = methods.method(task.method)(X, y, task.seed).fit(X, y)
+            quantifier, cell.chosen = methods.fitted(
+                task.method, X, y, task.seed, task.protocol.sample_size
+            )
             cell.fit_seconds = time.perf_counter() - begin
             test = qp.data.LabelledCollection(X_test, y_test, classes=range(n_classes))
             protocol = task.protocol.on(test, task.seed)
@@ -141,10 +148,17 @@ def keys(tasks: list[Task]) -> list[dict]:
             "rows": data.load(task.dataset).fingerprint,
             "target": task.dataset.target,
             "positive": task.dataset.positive,
+            "own": methods.own_source(task.method),
             "code": code,
         }
         for task in tasks
     ]
+
+
+def share_of(tasks: list[Task], shard: tuple[int, int]) -> list[Task]:
+    """Return the tasks of the first, second, … of several runs that divide the work."""
+    number, count = shard
+    return tasks[number - 1 :: count]
 
 
 def run(tasks: list[Task], folder: Path, jobs: int = 1, retry: bool = False) -> list[Cell]:

@@ -2,21 +2,28 @@
 
 A name is an aggregation (``ACC``), an aggregation of a learner (``ACC(NEMSIS:q)``), or a learner, whose predictions are
 counted (``NEMSIS:q``, ``SVM(KLD)``). An aggregation alone is put on logistic regression, except for ``Quantifier``,
-which has its own learner.
+which has its own learner. ``MODULE:NAME`` is a class or function of a user. It makes a quantifier, or a classifier if
+it stands inside of an aggregation. After a name, ``(tuned)`` says that GridSearchQ selects parameters, ``(plain)`` that
+they are the defaults.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from quapy.method import aggregative
-from sklearn.linear_model import LogisticRegression
+from quapy.method.base import BinaryQuantifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.svm import LinearSVC
 
-from experiments.curves import choose_C
-from experiments.names import AGGREGATIONS, parse_method
-from experiments.tuned import isotonic
+from experiments.names import AGGREGATIONS, LEARNERS, parse_method
+from experiments.tuned import RememberedLR, TabledKDEy, forget, selected
 from quapy_nemsis import (
     CANClassifier,
     NEMSISClassifier,
@@ -29,9 +36,7 @@ from quapy_nemsis import (
     get_loss,
     get_measure,
 )
-
-#: From training rows and a seed to a quantifier that is not fitted yet.
-Maker = Callable[[Any, np.ndarray, int], Any]
+from quapy_nemsis._sources import source_digest
 
 
 def measure_for(learner: str, name: str) -> str:
@@ -53,26 +58,65 @@ def measure_for(learner: str, name: str) -> str:
     return name
 
 
-def learner(name: str, objective: str = "") -> Maker:
-    """Return a function that makes the learner from training rows and a seed, and chooses the C of an SVM."""
+def own(name: str) -> Callable[[], Any]:
+    """Return the class or function MODULE:NAME of a user."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = attrgetter(attribute)(importlib.import_module(module))
+    except ImportError as error:
+        raise ValueError(
+            f"the module of {name!r} cannot be imported ({error}): is it in this folder, or installed? Known learners "
+            f"are {LEARNERS}"
+        ) from error
+    except AttributeError as error:
+        raise ValueError(f"the module {module!r} has no {attribute!r}: check its name") from error
+    if not callable(found):
+        raise ValueError(f"{name!r} is {found!r}: give a class, or a function that makes an object")
+    return found
+
+
+def own_source(name: str) -> str:
+    """Return the digest of the file of a user's method or learner; the text is empty for those that are built in."""
+    parts = parse_method(name)
+    if ":" not in parts.learner:
+        return ""
+    module = importlib.import_module(parts.learner.partition(":")[0])
+    return source_digest(Path(module.__file__)) if module.__file__ else ""
+
+
+def _seeded(made: Any, seed: int) -> Any:
+    """Return an object whose random state, if it has one that is None, is set."""
+    if hasattr(made, "get_params") and made.get_params().get("random_state", 0) is None:
+        made.set_params(random_state=seed)
+    return made
+
+
+def learner(name: str, objective: str = "") -> Callable[[int], Any]:
+    """Return a function that makes the learner from a seed."""
     kind, _, surrogate = name.partition("-")
-    if name == "LR-isotonic":
-        return lambda X, y, seed: isotonic()
+    if ":" in name:
+        make = own(name)
+        return lambda seed: _seeded(make(), seed)
     if kind == "LR":
         weight = "balanced" if name == "LR-balanced" else None
-        return lambda X, y, seed: LogisticRegression(max_iter=1000, class_weight=weight)
+        isotonic = name == "LR-isotonic"
+        return lambda seed: RememberedLR(class_weight=weight, isotonic=isotonic)
+    if name == "linear-SVM":
+        return lambda seed: CalibratedClassifierCV(LinearSVC(random_state=seed))
+    if name == "forest":
+        return lambda seed: RandomForestClassifier(200, random_state=seed)
     if kind in ("SVM", "1PMB"):
         loss = objective or "kld"
         get_loss(loss)  # which says what is wrong with the name
         if kind == "SVM":
-            return lambda X, y, seed: SVMPerfClassifier(loss, C=choose_C(loss, X, y, seed))
-        return lambda X, y, seed: OnePassMiniBatchClassifier(loss, random_state=seed)
+            return lambda seed: SVMPerfClassifier(loss)
+        return lambda seed: OnePassMiniBatchClassifier(loss, random_state=seed)
     measure = measure_for(kind, objective or ("q" if kind == "NEMSIS" else "cq"))
     if kind == "CAN":
-        return lambda X, y, seed: CANClassifier(measure)
+        return lambda seed: CANClassifier(measure)
     online = NEMSISClassifier if kind == "NEMSIS" else SCANClassifier
     options: dict[str, Any] = {"estimates": "surrogate"} if surrogate else {}
-    return lambda X, y, seed: online(measure, random_state=seed, **options)
+    return lambda seed: online(measure, random_state=seed, **options)
 
 
 def aggregation(name: str) -> Any:
@@ -94,7 +138,10 @@ def is_binary(name: str) -> bool:
     (True, True, False)
     """
     parts = parse_method(name)
-    binary = issubclass(aggregation(parts.aggregation), aggregative.BinaryAggregativeQuantifier)
+    if not parts.aggregation:
+        made = own(parts.learner)
+        return isinstance(made, type) and issubclass(made, BinaryQuantifier)
+    binary = issubclass(aggregation(parts.aggregation), BinaryQuantifier)
     return binary or parts.learner in ("SVM", "1PMB")
 
 
@@ -103,19 +150,53 @@ def suited(names: list[str], n_classes: int) -> list[str]:
     return [name for name in names if n_classes == 2 or not is_binary(name)]
 
 
-def method(name: str) -> Maker:
-    """Return a function that makes the QuaPy quantifier of a name from training rows and a seed.
+def method(name: str) -> Callable[[int], Any]:
+    """Return a function that makes the QuaPy quantifier of a name from a seed.
 
     Examples
     --------
-    >>> X, y = np.zeros((1, 1)), np.zeros(1)
-    >>> quantifier = method("ACC(NEMSIS:bakld)")(X, y, 7)
+    >>> quantifier = method("ACC(NEMSIS:bakld)")(7)
     >>> type(quantifier).__name__, quantifier.classifier
     ('ACC', NEMSISClassifier(measure='bakld', random_state=7))
     """
-    if name == "Quantifier":
-        return lambda X, y, seed: Quantifier(random_state=seed)
     parts = parse_method(name)
-    make = learner(parts.learner, parts.objective)
+    if not parts.aggregation:
+        make = own(parts.learner)
+        return lambda seed: _seeded(make(), seed)
     put_on = aggregation(parts.aggregation)
-    return lambda X, y, seed: put_on(make(X, y, seed))
+    if not parts.learner:
+        return lambda seed: _seeded(put_on(), seed)
+    inner = learner(parts.learner, parts.objective)
+    options: dict[str, Any] = {}
+    if parts.aggregation == "EMQ" and parts.selection == "tuned":
+        options = {"val_split": 5, "on_calib_error": "backup"}
+    return lambda seed: _seeded(put_on(inner(seed), **options), seed)
+
+
+def fitted(
+    name: str, X: Any, y: np.ndarray, seed: int, size: int, held: Any = None
+) -> tuple[Any, str]:
+    """Return the quantifier of a name, fitted, and what model selection chose, in words.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    X, y : matrix, ndarray
+        Training rows and labels.
+    seed : int
+        Seed of what is random.
+    size : int
+        Rows of a validation sample.
+    held : protocol of QuaPy, optional
+        Validation samples, if the data have their own.
+    """
+    forget()  # so that its seconds are those of all its fits
+    parts, quantifier = parse_method(name), method(name)(seed)
+    if parts.selection != "tuned":
+        return quantifier.fit(X, y), ""
+    if len(np.unique(y)) == 2 and parts.aggregation == "KDEy":
+        quantifier = TabledKDEy(quantifier.classifier, random_state=seed)
+    model, chosen = selected(quantifier, parts.grid, X, y, size, held)
+    words = {key.removeprefix("classifier__"): value for key, value in chosen.items()}
+    return model, ", ".join(f"{key} {value}" for key, value in words.items())

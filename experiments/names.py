@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
 
 #: QuaPy's errors, and what they are called in words.
 ERRORS = {
@@ -27,6 +29,22 @@ AGGREGATIONS = {
     "KDEy": "KDEyML",
     "Quantifier": "Quantifier",
 }
+#: What model selection tries: parameters of learners, and of aggregations. Learners of this package choose their own.
+_STRENGTHS = [1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3]
+LEARNER_GRIDS: dict[str, dict[str, list[Any]]] = {
+    "LR": {"C": _STRENGTHS, "class_weight": [None, "balanced"]},
+    "LR-balanced": {"C": _STRENGTHS},
+    "LR-isotonic": {"C": _STRENGTHS},
+    "linear-SVM": {"estimator__C": _STRENGTHS},
+    "forest": {"min_samples_leaf": [1, 5, 25]},
+    "SVM": {"C": [0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0]},
+}
+AGGREGATION_GRIDS: dict[str, dict[str, list[Any]]] = {
+    "EMQ": {"calib": [None, "bcts"]},
+    "KDEy": {"bandwidth": [0.01, 0.02, 0.05, 0.1, 0.2]},
+    "DMy": {"nbins": [4, 8, 16, 32]},
+    "DyS": {"n_bins": [4, 8, 16, 32]},
+}
 #: The methods that `compare` runs if nothing is named.
 DEMO = [
     *("Quantifier", "CC", "ACC", "PACC", "EMQ", "EMQ(LR-isotonic)"),
@@ -35,14 +53,23 @@ DEMO = [
 #: The methods that "all" stands for.
 ALL = [
     *AGGREGATIONS,
+    *("EMQ(LR-isotonic)", "PACC(forest)", "ACC(linear-SVM)"),
     *("NEMSIS:kld", "NEMSIS:bakld", "NEMSIS:q"),
     *("NEMSIS-surrogate:kld", "NEMSIS-surrogate:bakld", "NEMSIS-surrogate:q"),
     *("SCAN:cq", "SCAN:bk", "CAN:cq", "SVM(KLD)", "SVM(Q)", "1PMB:kld"),
     *("ACC(NEMSIS:q)", "PACC(NEMSIS:ba)", "EMQ(NEMSIS:ba)"),
 ]
+SELECTIONS = ("tuned", "plain")
+#: Packages offer methods under this name.
+ENTRY_POINTS = "quapy_nemsis.methods"
 _LEARNER = re.compile(
     r"(?P<online>(NEMSIS|SCAN)(-surrogate)?|CAN|1PMB)(:(?P<objective>.*))?"
-    r"|(?P<plain>LR|LR-balanced|LR-isotonic)|(?P<svm>SVM)\((?P<loss>\w+)\)"
+    r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest)|(?P<svm>SVM)\((?P<loss>\w+)\)"
+)
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+LEARNERS = (
+    "LR, LR-balanced, LR-isotonic, linear-SVM, forest, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
+    "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS)"
 )
 
 
@@ -54,37 +81,98 @@ class MethodName:
     learner: str
     #: It is empty where the learner's default is meant.
     objective: str = ""
+    #: "tuned" or "plain"; empty where there is nothing to select.
+    selection: str = ""
+
+    @property
+    def grid(self) -> dict[str, list[Any]]:
+        """What model selection tries: parameters of the aggregation, and of its classifier."""
+        inner = LEARNER_GRIDS.get(self.learner, {})
+        grid = {f"classifier__{name}": values for name, values in inner.items()}
+        grid |= AGGREGATION_GRIDS.get(self.aggregation, {})
+        if (self.aggregation, self.learner) == ("EMQ", "LR"):
+            grid["classifier__isotonic"] = [False, True]
+        return grid
+
+
+def offered() -> dict[str, str]:
+    """Return the methods that installed packages offer, by name, as MODULE:NAME."""
+    return {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
 def parse_method(name: str) -> MethodName:
-    """Return the parts of a name; whether the measure or loss exists is not checked here.
+    """Return the parts of a name; whether the measure, loss or module exists is not checked here.
+
+    A method of a user is MODULE:NAME, and has that as its learner and no aggregation.
 
     Examples
     --------
     >>> parse_method("ACC(NEMSIS:q)")
-    MethodName(aggregation='ACC', learner='NEMSIS', objective='q')
+    MethodName(aggregation='ACC', learner='NEMSIS', objective='q', selection='')
+    >>> parse_method("EMQ (plain)").selection, parse_method("EMQ (tuned)").learner
+    ('plain', 'LR')
     """
-    aggregation, parenthesis, inner = name.partition("(")
+    bare, selection = name, ""
+    for each in SELECTIONS:
+        if name.endswith(f" ({each})"):
+            bare, selection = name.removesuffix(f" ({each})"), each
+    aggregation, parenthesis, inner = bare.partition("(")
     if aggregation not in AGGREGATIONS:
-        aggregation, inner = "CC", name
+        aggregation, inner = "CC", bare
     elif not parenthesis:
         inner = "LR"
     elif inner.endswith(")"):
         inner = inner[:-1]
     else:
-        raise ValueError(f"the parenthesis of {name!r} is not closed")
+        raise ValueError(f"the parenthesis of {bare!r} is not closed")
+    if bare == "Quantifier":
+        return MethodName("Quantifier", "", selection=selection)
     found = _LEARNER.fullmatch(inner)
-    if found is None:
+    own = inner if _OWN.fullmatch(inner) else offered().get(inner)
+    if found is None and own is None:
         raise ValueError(
             f"unknown method {name!r}; choose from {', '.join(AGGREGATIONS)} (also on a learner, as in "
-            "ACC(NEMSIS:q)), LR, LR-balanced, LR-isotonic, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
-            "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS)"
+            f"ACC(NEMSIS:q)), {LEARNERS}, or give your own as MODULE:NAME"
         )
+    if found is None:
+        return MethodName("" if inner == bare else aggregation, own or "", selection=selection)
     learner = found["online"] or found["plain"] or found["svm"]
     loss = (found["loss"] or "").lower()
     # SVM(Q) is the field's name for the structural SVM of the loss "qrecall"; "q" is the paper's Q-measure.
     loss = "qrecall" if loss == "q" else loss
-    return MethodName(aggregation, learner, found["objective"] or loss)
+    return MethodName(aggregation, learner, found["objective"] or loss, selection)
+
+
+def expand(methods: list[str], selection: str, learner: str | None = None) -> list[str]:
+    """Return the names of methods as tables show them: with what is selected, if there is something to select.
+
+    Parameters
+    ----------
+    methods : list of str
+        Names; NAME@plain or NAME@tuned says which of the two, whatever the selection.
+    selection : {"tuned", "plain", "both"}
+        Which of the two is meant for the others.
+    learner : str, optional
+        The learner that aggregations without one are put on, instead of LR.
+
+    Examples
+    --------
+    >>> expand(["Quantifier", "EMQ", "CC@plain"], "both")
+    ['Quantifier', 'EMQ (tuned)', 'EMQ (plain)', 'CC (plain)']
+    >>> expand(["ACC"], "tuned", "forest")
+    ['ACC(forest) (tuned)']
+    """
+    found = []
+    for name in methods:
+        bare, _, wanted = name.partition("@")
+        if wanted and wanted not in SELECTIONS:
+            raise ValueError(f"unknown selection in {name!r}: use {bare}@tuned or {bare}@plain")
+        if learner and bare in AGGREGATIONS and bare != "Quantifier":
+            bare = f"{bare}({learner})"
+        chosen = SELECTIONS if (wanted or selection) == "both" else (wanted or selection,)
+        has_grid = bool(parse_method(bare).grid)
+        found += [f"{bare} ({each})" for each in chosen] if has_grid else [bare]
+    return found
 
 
 def base_name(metric: str) -> str:

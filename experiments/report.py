@@ -26,7 +26,8 @@ from experiments.stats import (
     rank,
     shown_classes,
 )
-from experiments.store import PACKAGES, Cell, replacing
+from experiments.origin import PACKAGES
+from experiments.store import Cell, replacing
 
 DAGGER, PARTIAL = "†", "‡"
 
@@ -323,6 +324,7 @@ def write_report(
     command: str,
     metrics: list[str],
     sample_size: int,
+    provenance: list[list[str]] | None = None,
 ) -> Path:
     """Write report.html, report.md with its figures, results.csv and samples.csv; return the path of the first.
 

@@ -18,11 +18,10 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
+from experiments.origin import PACKAGES
 from quapy_nemsis import _files
 from quapy_nemsis._sources import source_digest
 
-#: Packages whose version can change a result.
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "quapy", "quapy-nemsis")
 #: Those fields of a cell that are arrays.
 ARRAYS = ("true", "estimated", "train_prevalence")
 
@@ -58,6 +57,8 @@ class Cell:
     test_share: float = 0.3
     #: Parameters that model selection chose, in words.
     chosen: str = ""
+    #: Where, when and by what it was computed (see `experiments.origin`).
+    origin: dict[str, str] = field(default_factory=dict)
 
     def record(self) -> dict:
         """Return the cell as plain JSON."""

@@ -17,43 +17,54 @@ import quapy as qp
 import scipy.sparse
 from quapy.method.aggregative import ACC, EMQ, PACC, PCC, KDEyML
 from quapy.model_selection import GridSearchQ
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from experiments.names import AGGREGATION_GRIDS, LEARNER_GRIDS
 from quapy_nemsis import FourierFeatures
 
-#: The grid of logistic regression, as in most papers that use QuaPy.
-LR_GRID: dict[str, list[Any]] = {
-    "classifier__C": [1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3],
-    "classifier__class_weight": [None, "balanced"],
-}
-_FITTED: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
+_FITTED: dict[str, dict[str, Any]] = {}
 
 
 class RememberedLR(LogisticRegression):
     """Logistic regression that is fitted once for the same rows, labels and parameters.
 
-    GridSearchQ fits the same models for every aggregation. `forget` empties the memory, for example before times are
-    measured.
+    GridSearchQ fits the same models again and again. `forget` empties the memory, for example before times are
+    measured. With ``isotonic`` the posteriors are calibrated by isotonic regression on five folds.
     """
 
-    def __init__(self, C: float = 1.0, class_weight: Any = None, max_iter: int = 1000):
+    def __init__(
+        self,
+        C: float = 1.0,
+        class_weight: Any = None,
+        max_iter: int = 1000,
+        isotonic: bool = False,
+    ):
         super().__init__(C=C, class_weight=class_weight, max_iter=max_iter)
+        self.isotonic = isotonic
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RememberedLR:
         """Fit the model, or take what was learned from the same rows before."""
         if sample_weight is not None:
-            return super().fit(X, y, sample_weight)
-        key = f"{_digest(X)} {_digest(np.asarray(y))} {self.C} {self.class_weight} {self.max_iter}"
+            raise ValueError("rows have no weights here")
+        key = f"{_digest(X)} {_digest(np.asarray(y))} {self.get_params()}"
         if key not in _FITTED:
+            if self.isotonic:
+                plain = clone(self).set_params(isotonic=False)
+                self.calibrated_ = CalibratedClassifierCV(plain, method="isotonic").fit(X, y)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 super().fit(X, y)
-            _FITTED[key] = (self.coef_, self.intercept_, self.classes_, self.n_iter_)
-        self.coef_, self.intercept_, self.classes_, self.n_iter_ = _FITTED[key]
-        self.n_features_in_ = X.shape[1]
+            learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
+            _FITTED[key] = learned
+        vars(self).update(_FITTED[key])
         return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Posteriors, calibrated if so asked."""
+        return self.calibrated_.predict_proba(X) if self.isotonic else super().predict_proba(X)
 
 
 def forget() -> None:
@@ -85,19 +96,41 @@ class TabledKDEy(KDEyML):
         return np.log(found) if log_densities else found
 
 
+def selected(
+    model: Any, grid: dict[str, list[Any]], X: Any, y: np.ndarray, size: int, held: Any = None
+) -> tuple[Any, dict[str, Any]]:
+    """Return a model fitted with GridSearchQ, for samples of a size, and the parameters that it chose.
+
+    Parameters
+    ----------
+    model : quantifier
+        What is fitted.
+    grid : dict
+        Values of its parameters.
+    X, y : matrix, ndarray
+        Training rows and labels.
+    size : int
+        Rows of a validation sample.
+    held : protocol of QuaPy, optional
+        Validation samples. Without it, samples are drawn from 40 % of the training rows, and the best model is
+        fitted again to all rows.
+    """
+    refit = held is None
+    train = qp.data.LabelledCollection(X, y)
+    if held is None:
+        train, rest = train.split_stratified(0.6, random_state=0)
+        if train.n_classes == 2:
+            held = qp.protocol.APP(rest, size, n_prevalences=21, repeats=5, random_state=0)
+        else:
+            held = qp.protocol.UPP(rest, size, repeats=100, random_state=0)
+    search = GridSearchQ(model, grid, held, error="mae", refit=refit, n_jobs=1)
+    search.fit(*train.Xy)
+    return search.best_model(), search.best_params_
+
+
 def tuned(model: Any, grid: dict[str, list[Any]], size: int) -> Callable[[Any, Any], Any]:
     """Return a function that fits a model with GridSearchQ, for samples of a size."""
-
-    def fit(X: Any, y: np.ndarray) -> Any:
-        train, held = qp.data.LabelledCollection(X, y).split_stratified(0.6, random_state=0)
-        if train.n_classes == 2:
-            protocol = qp.protocol.APP(held, size, n_prevalences=21, repeats=5, random_state=0)
-        else:
-            protocol = qp.protocol.UPP(held, size, repeats=100, random_state=0)
-        search = GridSearchQ(model, grid, protocol, error="mae", refit=True, n_jobs=1)
-        return search.fit(*train.Xy).best_model()
-
-    return fit
+    return lambda X, y: selected(model, grid, X, y, size)[0]
 
 
 def _fitted(model: Any) -> Callable[[Any, Any], Any]:
@@ -119,8 +152,7 @@ def _fourier(X: Any, y: np.ndarray) -> EMQ:
 
 def baselines(size: int) -> dict[str, Callable[[Any, Any], Any]]:
     """Return functions that fit the baselines, by name, for test samples of a size."""
-    bandwidths = {"bandwidth": [0.01, 0.02, 0.05, 0.1, 0.2]}
-    calibrations = {"calib": [None, "bcts"]}
+    of_learner = {f"classifier__{name}": values for name, values in LEARNER_GRIDS["LR"].items()}
     return {
         "EMQ(LR)": _fitted(EMQ(RememberedLR())),
         "EMQ(LR-isotonic)": _fitted(EMQ(isotonic())),
@@ -132,10 +164,12 @@ def baselines(size: int) -> dict[str, Callable[[Any, Any], Any]]:
         "PCC(LR-isotonic)": _fitted(PCC(isotonic())),
         "EMQ tuned": tuned(
             EMQ(RememberedLR(), val_split=5, on_calib_error="backup"),
-            {**LR_GRID, **calibrations},
+            {**of_learner, **AGGREGATION_GRIDS["EMQ"]},
             size,
         ),
-        "ACC tuned": tuned(ACC(RememberedLR()), LR_GRID, size),
-        "PACC tuned": tuned(PACC(RememberedLR()), LR_GRID, size),
-        "KDEy tuned": tuned(TabledKDEy(RememberedLR()), {**LR_GRID, **bandwidths}, size),
+        "ACC tuned": tuned(ACC(RememberedLR()), of_learner, size),
+        "PACC tuned": tuned(PACC(RememberedLR()), of_learner, size),
+        "KDEy tuned": tuned(
+            TabledKDEy(RememberedLR()), {**of_learner, **AGGREGATION_GRIDS["KDEy"]}, size
+        ),
     }

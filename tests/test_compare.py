@@ -161,7 +161,7 @@ def test_a_task_is_filed_under_all_that_determines_it(monkeypatch):
 @pytest.mark.parametrize("name", names.ALL)
 def test_methods_of_every_name(name):
     X, y = make_points(n=300, noise=0.5)
-    quantifier = methods.method(name)(X, y.astype(int), 0)
+    quantifier = methods.method(name)(0)
     found = quantifier.fit(X, y.astype(int)).predict(X)
     assert abs(found[1] - y.mean()) < 0.15
 
@@ -534,7 +534,7 @@ def test_aggregations_of_several_classes(name):
     rng = np.random.default_rng(0)
     y = np.arange(400) % 4
     X = rng.normal(size=(400, 4)) + 3.0 * np.eye(4)[y]
-    quantifier = methods.method(name)(X, y, 0).fit(X, y)
+    quantifier = methods.method(name)(0).fit(X, y)
     found = quantifier.predict(X[y != 2])
     np.testing.assert_allclose(found, [1 / 3, 1 / 3, 0.0, 1 / 3], atol=0.1)
 
