@@ -24,7 +24,18 @@ from experiments.reproduce.claims import settled
 from experiments.store import Cell, Store, compute, replacing
 from tests.conftest import ROOT, make_points
 
-SMALL = ["--repeats", "2", "--prevalences", "5", "--sample-size", "50"]
+SMALL = [
+    "--repeats",
+    "2",
+    "--prevalences",
+    "5",
+    "--sample-size",
+    "50",
+    "--seeds",
+    "1",
+    "--selection",
+    "plain",
+]
 
 
 def run(*arguments):
@@ -41,9 +52,9 @@ def cell_times(folder):
 
 
 def results(folder):
-    """The cells of a comparison by data, method and seed."""
+    """The cells of a comparison by data, method (without "plain") and seed."""
     found = compare.finished([path.name for path in cell_times(folder)], folder / "cells")
-    return {(cell.data, cell.method, cell.seed): cell for cell in found}
+    return {(cell.data, cell.method.removesuffix(" (plain)"), cell.seed): cell for cell in found}
 
 
 # --------------------------------------------------------------------- store
@@ -132,7 +143,7 @@ def test_cells_are_computed_anew_after_an_edit(tmp_path):
     before = error()
     edit(tmp_path / "experiments" / "report.py", "lower is better", "smaller is better")
     assert go() == (2, True)
-    edit(tmp_path / "experiments" / "methods.py", "max_iter=1000", "C=1e-4, max_iter=1000")
+    edit(tmp_path / "experiments" / "tuned.py", "C: float = 1.0", "C: float = 1e-4")
     assert go() == (4, False)
     assert error() != before
     modules = (tmp_path / "quapy_nemsis").rglob("*.py")
@@ -169,7 +180,10 @@ def test_methods_of_every_name(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        *((name, "unknown method") for name in ("XYZ", "ACC(XYZ)", "CAN-surrogate:q", "LR:q")),
+        *((name, "unknown method") for name in ("XYZ", "ACC(XYZ)", "CAN-surrogate:q")),
+        ("LR:q", "the module of 'LR:q' cannot be imported"),
+        ("numpy:nothing", "the module 'numpy' has no 'nothing'"),
+        ("ACC(numpy:pi)", "'numpy:pi' is 3.14.*: give a class"),
         ("ACC(NEMSIS:q", "not closed"),
         *((name, "unknown") for name in ("NEMSIS:nothing", "SVM(nothing)", "1PMB:nothing")),
         ("NEMSIS:cq", "is pseudo-concave: use SCAN"),
@@ -339,10 +353,10 @@ def test_a_method_that_fails_stops_nothing(tmp_path, monkeypatch, capsys):
     real = methods.method
 
     def broken(name):
-        def build(X, y, seed):
+        def build(seed):
             raise ZeroDivisionError("no <luck>")
 
-        return build if name == "ACC" else real(name)
+        return build if name == "ACC (plain)" else real(name)
 
     monkeypatch.setattr(methods, "method", broken)
     run_compare(tmp_path, "CC", "ACC")
@@ -427,7 +441,7 @@ def test_compare_several_classes(tmp_path, capsys):
     )
     assert three.startswith("three: 600 rows, 4 features, 3 classes: c0 (")
     assert "UPP, 10 samples of 50 rows, because APP's grid grows with the classes" in three
-    assert "left out: HDy, SVM(KLD), ACC(1PMB:kld), for two classes only" in three
+    assert "left out: HDy (plain), SVM(KLD) (plain), ACC(1PMB:kld), for two classes only" in three
     assert "UPP" not in two
     assert "left out" not in two
     assert "mae under UPP and APP" in printed
@@ -542,7 +556,7 @@ def test_aggregations_of_several_classes(name):
 def test_sets_that_cannot_be_compared_on(tmp_path):
     path = write_classes(tmp_path / "three.npz")
     with pytest.raises(
-        SystemExit, match=r"three has 3 classes, and MS, 1PMB can only tell two.*ACC"
+        SystemExit, match=r"three has 3 classes, and MS \(plain\), 1PMB can only tell two.*ACC"
     ):
         run_compare(tmp_path / "out", "MS", "1PMB", sets=["breast_cancer", path])
     X, y = make_points(n=100)
@@ -614,7 +628,7 @@ MISTAKES = [
     (["--methods", "XYZ"], "unknown method 'XYZ'"),
     (["--repeats", "0"], "--repeats must be at least 1"),
     (["--prevalences", "1"], "--prevalences must be at least 2"),
-    (["--methods", "CC", "CC"], "two methods 'CC'"),
+    (["--methods", "CC", "CC"], r"two methods 'CC \(tuned\)'"),
     (["--sets", "digits", "digits"], "two data sets 'digits'"),
     (["--sets", "tests/"], "is a folder"),
     (["--sets", "nowhere"], "no data set 'nowhere'"),
