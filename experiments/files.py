@@ -322,8 +322,7 @@ def parse_parquet(path: Path, target: str | None, reading: Reading) -> Parsed:
 def parse_excel(path: Path, target: str | None, reading: Reading) -> Parsed:
     """Return the features and labels of the only sheet of a workbook, or of the one that is named."""
     try:
-        with pd.ExcelFile(path, engine="openpyxl") as book:
-            sheets = {str(name): book.parse(name, na_values=GAPS) for name in book.sheet_names}
+        sheets = pd.read_excel(path, sheet_name=None, dtype=object, engine="openpyxl")
     except ImportError as error:
         raise Fault("xlsx files need openpyxl: pip install openpyxl") from error
     full = {name: frame for name, frame in sheets.items() if frame.size}
