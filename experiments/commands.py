@@ -33,6 +33,8 @@ def describe(dataset: catalogue.DataSet, options: dict) -> str:
             f"samples of {size} rows are drawn from a test part of {held_out}, so that rows repeat "
             "(--sample-size sets another size)"
         )
+    if held_out is None:
+        facts.append(f"relative errors are smoothed for samples of {size} rows (--sample-size)")
     n_classes = len(loaded.classes)
     if held_out is not None and options["protocol"] is None and n_classes > 2:
         drawn = compare.Protocol.chosen(options, n_classes).describe(n_classes)

@@ -212,7 +212,8 @@ def separator_of(file: io.TextIOWrapper) -> str:
     csv.field_size_limit(2**31 - 1)  # texts may be long
     regular, widths = {}, {}
     for separator in SEPARATORS:
-        rows = [row for row in csv.reader(lines, delimiter=separator) if row]
+        rows = [row for row in csv.reader(lines, delimiter=separator) if "".join(row).strip()]
+        rows = rows[:-1] if len(lines) == LOOKED_AT else rows  # the last may be cut
         widths[separator] = len(rows[0]) if rows else 0
         regular[separator] = all(
             len(row) == len(rows[0]) or (len(row) == len(rows[0]) + 1 and not row[-1])

@@ -56,6 +56,8 @@ def typed(frame: pd.DataFrame) -> pd.DataFrame:
         found = pd.api.types.infer_dtype(column, skipna=True)
         if found == "boolean":
             clean[name] = column.astype("boolean")
+        elif isinstance(column.dtype, pd.DatetimeTZDtype):
+            clean[name] = column.dt.tz_convert("UTC")  # text knows no zones, only offsets
         elif found.startswith("timedelta"):
             clean[name] = column.dt.total_seconds()
         elif found in ("integer", "decimal", "mixed-integer-float") and column.dtype == object:

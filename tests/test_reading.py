@@ -184,6 +184,23 @@ def test_types_of_parquet_do_not_matter(tmp_path, twin):
     assert_same(path, twin[1])
 
 
+def test_zones_of_time(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    hours = pd.date_range("2020-01-01", "2020-12-01", 40, tz="Europe/Rome").floor("h")
+    frame = pd.DataFrame({"time": hours, "label": ["a", "b"] * 20})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert_same(tmp_path / "a.parquet", load_file(tmp_path / "a.csv", "label", None))
+
+
+def test_rows_of_many_lines(tmp_path):
+    """The separator is recognised from the first lines, though the last of them ends within a field."""
+    path = tmp_path / "a.csv"
+    rows = [f'{row};"a, b\nc, d\ne";{"no" if row % 2 else "yes"}\n' for row in range(600)]
+    path.write_text("x;a, b;label\n" + "".join(rows))
+    assert list(load_file(path, "label", None).features) == ["x", "a, b"]
+
+
 def test_sheets(tmp_path, twin):
     path = tmp_path / "other.xlsx"
     with pd.ExcelWriter(path) as book:
