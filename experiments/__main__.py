@@ -12,7 +12,15 @@ import shlex
 import sys
 from pathlib import Path
 
-from experiments.catalogue import EMBEDDED, FOLDER_VARIABLE, locate
+from experiments.catalogue import (
+    EMBEDDED,
+    FOLDER_VARIABLE,
+    TEST_SIZE,
+    DataSet,
+    Reading,
+    locate,
+    target_of,
+)
 from experiments.errors import at_least, plain_errors
 from experiments.names import (
     AGGREGATIONS,
@@ -33,6 +41,8 @@ _EXAMPLES = """examples:
       some methods on named sets in a folder of files
   python -m experiments compare --sets mine.csv --target outcome --positive yes
       your own file
+  python -m experiments compare --sets a.csv b.xlsx --target a.csv:outcome b.xlsx:class --decimal ,
+      files with other columns of labels and a decimal comma, which is recognised if it is not said
   python -m experiments reproduce fig1 fig4 --data-dir FOLDER
       figures of the paper, with what the numbers say about its claims
   python -m experiments compare --dask tcp://host:8786
@@ -132,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = first.add_argument
-    sets = f"names or files (default: the embedded {', '.join(EMBEDDED)})"
+    sets = f"names, files, or folders of bags as of LeQua (default: the embedded {', '.join(EMBEDDED)})"
     add("--sets", nargs="+", default=list(EMBEDDED), metavar="SET", help=sets)
     known = (
         f"(default {' '.join(DEMO)}), or 'all': {' '.join(ALL)}; see below for what a name can be"
@@ -147,7 +157,15 @@ def parser() -> argparse.ArgumentParser:
     )
     other = "learner of aggregations that name none, instead of LR: one of LEARNER, or MODULE:NAME"
     add("--learner", help=other)
-    add("--target", help="column of the labels, for CSV and Parquet files")
+    labels = "column of the labels, for CSV, xlsx and Parquet files; FILE:COLUMN is for one of them"
+    add("--target", nargs="+", metavar="COLUMN", help=labels)
+    add("--separator", help="of text files: a character, or 'tab' (default: recognised)")
+    add("--decimal", choices=[".", ","], help="mark of text files (default: recognised)")
+    add("--encoding", help="of text files, as cp1252 (default: recognised)")
+    add("--sheet", help="of a workbook with several")
+    divided = f"'fold' is the split that npz files hold in their array fold, 0 for training {shown}"
+    add("--split", choices=["random", "fold"], default="random", help=divided)
+    add("--test-size", type=float, default=TEST_SIZE, help=f"share of rows for tests {shown}")
     rest = "label of the positive class, against all others; each label is a class if not given"
     add("--positive", help=rest)
     usual = (
@@ -196,6 +214,20 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def located(options: dict) -> list[DataSet]:
+    """Return the data sets of a comparison."""
+    if not 0 < options["test_size"] < 1:
+        raise ValueError(f"--test-size must be between 0 and 1; got {options['test_size']}")
+    separator = {"tab": "\t", "\\t": "\t"}.get(options["separator"], options["separator"])
+    reading = Reading(separator, *(options[name] for name in ("decimal", "encoding", "sheet")))
+    how = {"positive": options["positive"], "reading": reading}
+    how |= {name: options[name] for name in ("split", "test_size")}
+    sets, targets = options["sets"], options["target"]
+    return [
+        locate(name, options["data_dir"], target_of(name, targets, sets), **how) for name in sets
+    ]
+
+
 def check(options: dict) -> None:
     """Refuse what can be seen to be wrong without reading data; sets of a comparison are located."""
     if options["command"] == "compare":
@@ -207,8 +239,7 @@ def check(options: dict) -> None:
         at_least(options, 2, "prevalences")
         if not 0 < options["alpha"] < math.inf:
             raise ValueError(f"--alpha must be a positive number; got {options['alpha']}")
-        where = options["data_dir"], options["target"], options["positive"]
-        options["located"] = [locate(name, *where) for name in options["sets"]]
+        options["located"] = located(options)
         sets = [dataset.name for dataset in options["located"]]
         for what, given in (("method", options["methods"]), ("data set", sets)):
             twice = [name for name in given if given.count(name) > 1]

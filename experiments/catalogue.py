@@ -2,30 +2,74 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 #: Points at a folder of data files, as ``--data-dir`` does.
 FOLDER_VARIABLE = "QUAPY_NEMSIS_DATA"
+#: Share of the rows that methods are tested on.
+TEST_SIZE = 0.3
+#: What may be between two fields of a text file, if it is not said.
+SEPARATORS = (",", ";", "\t", "|")
 EMBEDDED = ("breast_cancer", "digits", "drift", "digits3")
 #: The suffixes of data files, and their formats.
 FORMATS = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv"), "text"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    ".xlsx": "excel",
     ".npz": "npz",
     **dict.fromkeys((".libsvm", ".svm", ".svmlight", ".txt"), "libsvm"),
 }
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How to read text files and workbooks; what is None is recognised."""
+
+    #: What is between two fields, of `SEPARATORS` or another character.
+    separator: str | None = None
+    #: The decimal mark, "." or ",".
+    decimal: str | None = None
+    encoding: str | None = None
+    #: The name of the sheet, in a workbook of several.
+    sheet: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no file can be read with."""
+        if self.separator is not None and len(self.separator) != 1:
+            raise ValueError(f"--separator must be one character or 'tab'; got {self.separator!r}")
+        if self.separator is not None and self.separator == self.decimal:
+            raise ValueError(f"--separator and --decimal are both {self.decimal!r}; change one")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise ValueError(
+                f"--encoding {self.encoding!r} is not known; give one such as utf-8, cp1252 or latin-1"
+            ) from None
+
+
+RECOGNISED = Reading()
+
+
+@dataclass(frozen=True)
 class DataSet:
-    """A data set by name: an embedded one, or a file with its column of labels and its positive label."""
+    """A data set by name: an embedded one, or a file with its column of labels and its positive label.
+
+    A folder of bags, as of the LeQua competitions, is a data set too.
+    """
 
     name: str
     path: Path | None = None
     target: str | None = None
     positive: str | None = None
+    reading: Reading = RECOGNISED
+    #: "random", or "fold": the rows whose ``fold`` is 0 in the npz file are for training, all others for tests.
+    split: str = "random"
+    #: Share of the rows that methods are tested on, of a random split.
+    test_size: float = TEST_SIZE
 
 
 @dataclass(frozen=True)
@@ -56,12 +100,13 @@ PAPER = (
 
 
 def known_sets() -> dict[str, KnownSet]:
-    """Return the paper's eight sets, and QuaPy's: binary ones, reviews, and sets of several classes."""
+    """Return the paper's eight sets, and QuaPy's: binary ones, reviews, tweets, and sets of several classes."""
     from quapy.data import datasets
 
     named = {
         "uci": datasets.UCI_BINARY_DATASETS,
         "reviews": datasets.REVIEWS_SENTIMENT_DATASETS,
+        "tweets": datasets.TWITTER_SENTIMENT_DATASETS_TEST,
         "multi": datasets.UCI_MULTICLASS_DATASETS,
     }
     quapy = [KnownSet(f"{kind}.{name}", quapy=name) for kind in named for name in named[kind]]
@@ -98,17 +143,50 @@ def known_suffix(path: Path) -> str:
     raise ValueError(f"{path}: unknown format; known suffixes are {', '.join(FORMATS)}")
 
 
+def is_bags(path: Path) -> bool:
+    """Tell whether a folder holds training rows and bags, in the layout of the LeQua competitions."""
+    return any((path / part / "training_data.txt").is_file() for part in ("", "public"))
+
+
+def target_of(name: str, targets: list[str] | None, sets: list[str]) -> str | None:
+    """Return the column of the labels of a set, of what ``--target`` says: COLUMN for all sets, or FILE:COLUMN."""
+
+    def column(target: str, name: str) -> str | None:
+        spellings = (name, Path(name).name, Path(name).stem)
+        fitting = (f"{spelling}:" for spelling in spellings if target.startswith(f"{spelling}:"))
+        return next((target.removeprefix(start) for start in fitting), None)
+
+    targets = targets or []
+    own = [found for target in targets if (found := column(target, name)) is not None]
+    shared = [target for target in targets if not any(column(target, other) for other in sets)]
+    for chosen in (own, shared):
+        if len(chosen) > 1:
+            raise ValueError(
+                f"--target names {chosen[0]!r} and {chosen[1]!r} for {name}: name one column for all sets, or "
+                "FILE:COLUMN for each, where FILE is in --sets"
+            )
+    return next(iter(own or shared), None)
+
+
 def locate(
     name: str,
     data_dir: Path | None = None,
     target: str | None = None,
     positive: str | None = None,
+    reading: Reading = RECOGNISED,
+    **division: Any,
 ) -> DataSet:
-    """Return the data set of a name: an embedded set, a file in a data folder, or the path of a file."""
+    """Return the data set of a name: an embedded set, a file in a data folder, or the path of a file or folder of bags.
+
+    Other options say how it is divided: ``split`` and ``test_size`` (see `DataSet`).
+    """
     if name in EMBEDDED:
-        return DataSet(name)
+        return DataSet(name, **division)
     path = find(name, data_dir)
-    if path is None and (os.sep in name or Path(name).is_file()):
+    if path is None and is_bags(Path(name)):
+        path = Path(name)
+        name = path.resolve().name
+    elif path is None and (os.sep in name or Path(name).is_file()):
         path = Path(name)
         name = path.name[: -len(known_suffix(path))]
     if path is None:
@@ -117,4 +195,4 @@ def locate(
             f"there is no data set {name!r}: it is not one of {', '.join(EMBEDDED)}, it is not a file, and no file "
             f"of this name is in {places}. `python -m experiments data` lists what there is and what can be fetched"
         )
-    return DataSet(name, path, target, positive)
+    return DataSet(name, path, target, positive, reading, **division)

@@ -21,20 +21,23 @@ RUN_FILE = "run.json"
 COMPARED = (
     *("sets", "methods", "target", "positive", "protocol", "sample_size", "repeats"),
     *("prevalences", "alpha", "metrics", "seed", "seeds"),
+    *("split", "test_size", "separator", "decimal", "encoding", "sheet"),
 )
 
 
 def describe(dataset: catalogue.DataSet, options: dict) -> str:
     """Return facts about a data set, and what is special about the comparison on it."""
     facts, loaded, size = [data.describe(dataset)], data.load(dataset), options["sample_size"]
-    held_out = int(data.TEST_SIZE * len(loaded.y))
-    if size > held_out:
+    held_out = data.held_out(dataset)
+    if held_out is not None and size > held_out:
         facts.append(
             f"samples of {size} rows are drawn from a test part of {held_out}, so that rows repeat "
             "(--sample-size sets another size)"
         )
+    if held_out is None:
+        facts.append(f"relative errors are smoothed for samples of {size} rows (--sample-size)")
     n_classes = len(loaded.classes)
-    if options["protocol"] is None and n_classes > 2:
+    if held_out is not None and options["protocol"] is None and n_classes > 2:
         drawn = compare.Protocol.chosen(options, n_classes).describe(n_classes)
         facts.append(
             f"{drawn}, because APP's grid grows with the classes (--protocol sets another)"
@@ -54,7 +57,7 @@ def plan(dataset: catalogue.DataSet, options: dict) -> list[compare.Task]:
             f"{dataset.name} has {n_classes} classes, and {', '.join(options['methods'])} can only tell two apart: "
             "name another method, as ACC or NEMSIS:q, or one class with --positive, against all others"
         )
-    protocol = compare.Protocol.chosen(options, n_classes)
+    protocol = compare.Protocol.of(data.load(dataset), options)
     protocol.check(n_classes)
     seeds = range(options["seed"], options["seed"] + options["seeds"])
     return [compare.Task(dataset, name, seed, protocol) for seed in seeds for name in suited]
@@ -69,6 +72,9 @@ def run_compare(options: dict) -> None:
     facts = {dataset.name: describe(dataset, options) for dataset in datasets}
     for name, fact in facts.items():
         print(f"{name}: {fact}", flush=True)
+    for dataset in datasets:
+        if columns := data.columns_text(dataset):
+            print(f"\ncolumns of {dataset.name}\n{columns}", flush=True)
     # Plain JSON, so that the report can be written again.
     kept = {name: options[name] for name in (*COMPARED, "line")}
     if is_of_another_run(out / RUN_FILE, kept):
@@ -77,6 +83,8 @@ def run_compare(options: dict) -> None:
             "Use --out to keep both reports"
         )
     run = {"options": kept, "facts": facts, "files": compare.file_names(tasks, out / "cells")}
+    bags = {task.dataset.name: task.protocol for task in tasks if task.protocol.name == "bags"}
+    run["bags"] = {name: protocol.describe(0) for name, protocol in bags.items()}
     with replacing(out / RUN_FILE) as file:
         json.dump(run, file, indent=1)
     with on_dask(options["dask"]):
@@ -100,6 +108,7 @@ def finish(run: dict, cells: list[Cell], out: Path) -> None:
     protocols: dict[str, list[str]] = {}
     for name, n_classes in {cell.data: len(cell.classes) or 2 for cell in cells}.items():
         drawn = compare.Protocol.chosen(options, n_classes).describe(n_classes)
+        drawn = run.get("bags", {}).get(name, drawn)
         protocols.setdefault(drawn, []).append(name)
     under = " and ".join(distinct(drawn.partition(",")[0] for drawn in protocols))
     for metric in options["metrics"]:
@@ -112,7 +121,7 @@ def finish(run: dict, cells: list[Cell], out: Path) -> None:
             f"Protocol on {', '.join(names)}" if several else "Protocol": drawn
             for drawn, names in protocols.items()
         },
-        "Splits": f"{options['seeds']}, 70 % for training, from seed {options['seed']}",
+        "Splits": splits(options),
         **({"Finished": f"{len(cells)} of {len(run['files'])} cells"} if missing else {}),
         **{f"Data: {name}": fact for name, fact in run["facts"].items()},
     }
@@ -136,6 +145,13 @@ def finish(run: dict, cells: list[Cell], out: Path) -> None:
     print(f"\nReport: {path}")
     if failed == len(cells):
         raise ValueError("every cell failed")
+
+
+def splits(options: dict) -> str:
+    """Return in words how data sets were divided."""
+    share = f"{100 - 100 * options.get('test_size', catalogue.TEST_SIZE):g} % for training"
+    how = "by the fold of the file" if options.get("split") == "fold" else share
+    return f"{options['seeds']}, {how}, from seed {options['seed']}"
 
 
 def run_report(options: dict) -> None:

@@ -20,7 +20,9 @@ from experiments.origin import here_and_now
 from experiments.store import Cell, Store, both, compute, provenance
 
 #: The modules that determine what a cell holds.
-COMPUTING = ("compare", "data", "files", "methods", "names", "prepare", "tuned")
+COMPUTING = ("bags", "compare", "data", "files", "methods", "names", "prepare", "tuned")
+#: What determines the rows of a data set and their division, besides its source.
+DIVIDED = ("target", "positive", "reading", "split", "test_size")
 #: The most samples that APP may draw, and the most combinations of prevalences that QuaPy may pick its grid from.
 MOST_SAMPLES, MOST_POINTS = 10**5, 10**7
 
@@ -30,7 +32,7 @@ class Protocol:
     """How test samples are drawn."""
 
     #: "APP" (a grid of prevalences), "UPP" (prevalences at random, all alike), "Dirichlet" (at random, from a symmetric
-    #: Dirichlet distribution) or "NPP" (as in the test part).
+    #: Dirichlet distribution), "NPP" (as in the test part) or "bags" (those of a folder, see `experiments.bags`).
     name: str = "APP"
     sample_size: int = 100
     #: Samples per prevalence of APP, samples in all of the others.
@@ -54,12 +56,21 @@ class Protocol:
             name, repeats = "UPP", repeats * options["prevalences"]
         return cls(name, repeats=repeats, **sizes)
 
+    @classmethod
+    def of(cls, loaded: data.LabelledData, options: dict) -> Protocol:
+        """Return the protocol on a data set: a folder's own bags, or what `chosen` returns."""
+        if isinstance(loaded, data.BagData):
+            return cls("bags", repeats=loaded.test.total())
+        return cls.chosen(options, len(loaded.classes))
+
     def points(self, n_classes: int) -> int:
         """Return the number of prevalences in APP's grid."""
         return math.comb(self.n_prevalences + n_classes - 2, n_classes - 1)
 
     def describe(self, n_classes: int) -> str:
         """Return in words what is drawn."""
+        if self.name == "bags":
+            return f"{self.repeats:,} bags of the folder"
         samples = f"{self.repeats:,} samples of {self.sample_size} rows"
         if self.name == "APP":
             return f"APP, {samples} at each of {self.points(n_classes):,} prevalences"
@@ -108,18 +119,22 @@ def run_task(task: Task) -> Cell:
         )
         with threadpool_limits(1), qp.util.temp_seed(task.seed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cell.classes = data.load(task.dataset).classes
+            loaded = data.load(task.dataset)
+            cell.classes = loaded.classes
             n_classes = len(cell.classes)
-            X, y, X_test, y_test = data.split(task.dataset, task.seed)
+            if isinstance(loaded, data.BagData):
+                X, y, protocol, held = loaded.X, loaded.y, loaded.test, loaded.validation
+            else:
+                X, y, X_test, y_test = data.split(task.dataset, task.seed)
+                test = qp.data.LabelledCollection(X_test, y_test, classes=range(n_classes))
+                protocol, held = task.protocol.on(test, task.seed), None
+                cell.test_share = len(y_test) / (len(y) + len(y_test))
             cell.train_prevalence = np.bincount(y) / len(y)
-            cell.test_share = len(y_test) / (len(y) + len(y_test))
             begin = time.perf_counter()
             quantifier, cell.chosen = methods.fitted(
-                task.method, X, y, task.seed, task.protocol.sample_size
+                task.method, X, y, task.seed, task.protocol.sample_size, held
             )
             cell.fit_seconds = time.perf_counter() - begin
-            test = qp.data.LabelledCollection(X_test, y_test, classes=range(n_classes))
-            protocol = task.protocol.on(test, task.seed)
             begin = time.perf_counter()
             true, estimated = qp.evaluation.prediction(quantifier, protocol, aggr_speedup="force")
             cell.predict_seconds = time.perf_counter() - begin
@@ -146,8 +161,7 @@ def keys(tasks: list[Task]) -> list[dict]:
             "seed": task.seed,
             "protocol": asdict(task.protocol),
             "rows": data.load(task.dataset).fingerprint,
-            "target": task.dataset.target,
-            "positive": task.dataset.positive,
+            **{name: asdict(task.dataset)[name] for name in DIVIDED},
             "own": methods.own_source(task.method),
             "code": code,
         }

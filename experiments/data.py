@@ -13,13 +13,19 @@ import scipy.sparse
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 
+from experiments.bags import BagData, load_bags
 from experiments.catalogue import EMBEDDED, DataSet, KnownSet, cache_folder, known_sets
 from experiments.files import LabelledData, load_file
-from experiments.prepare import are_term_counts, listed, preparer, unused
+from experiments.prepare import (
+    USED,
+    are_term_counts,
+    listed,
+    preparer,
+    treatment,
+    typed,
+    unused,
+)
 from experiments.store import replacing
-
-#: Share of the rows that methods are tested on.
-TEST_SIZE = 0.3
 
 
 def embedded(name: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -56,19 +62,41 @@ def load(dataset: DataSet) -> LabelledData:
     A set is refused if a class has so few rows that the test part of a split may have none of it.
     """
     if dataset.path is not None:
-        loaded = load_file(dataset.path, dataset.target, dataset.positive)
+        if dataset.path.is_dir():
+            return load_bags(dataset.path, dataset.positive)
+        loaded = load_file(dataset.path, dataset.target, dataset.positive, dataset.reading)
     else:
         X, y, classes = embedded(dataset.name)
         digest = hashlib.sha256(np.ascontiguousarray(X).tobytes() + y.tobytes()).hexdigest()
         loaded = LabelledData(X, y, classes, {}, digest)
-    rarest, needed = int(loaded.counts.argmin()), math.ceil(1 / TEST_SIZE)
+    check_division(dataset, loaded)
+    return loaded
+
+
+def check_division(dataset: DataSet, loaded: LabelledData) -> None:
+    """Refuse a set if the parts of its split cannot have rows of every class."""
+    if dataset.split == "fold":
+        if loaded.held_out is None:
+            raise ValueError(
+                f"{dataset.name} has no fold for --split fold: save an array 'fold' in an npz file, 0 for training and "
+                "others for tests, or leave the option out"
+            )
+        for what, rows in (("training", ~loaded.held_out), ("test", loaded.held_out)):
+            counts = np.bincount(loaded.y[rows], minlength=len(loaded.classes))
+            if not counts.all():
+                name = loaded.classes[int(counts.argmin())]
+                raise ValueError(
+                    f"{dataset.name} has no {what} rows of class {name!r} in its fold: add some, or leave --split out"
+                )
+        return
+    rarest = int(loaded.counts.argmin())
+    needed = math.ceil(1 / min(dataset.test_size, 1 - dataset.test_size))
     if loaded.counts[rarest] < needed:
         raise ValueError(
             f"{dataset.name} has {len(loaded.classes):,} classes, and {loaded.counts[rarest]} rows of class "
             f"{loaded.classes[rarest]!r}: a split needs {needed} of each. Add rows, leave the class out, name another "
             "column with --target, or one class with --positive, against all others"
         )
-    return loaded
 
 
 def describe(dataset: DataSet) -> str:
@@ -87,9 +115,54 @@ def describe(dataset: DataSet) -> str:
     if loaded.missing:
         names = listed(list(loaded.missing), 5)
         facts.append(f"{sum(loaded.missing.values()):,} missing values filled in, in {names}")
-    left_out = unused(loaded.features)
+    facts += [f"read with {loaded.note}"] if loaded.note else []
+    left_out = unused(loaded.roles)
     facts += [f"not used because {why}: {listed(names, 5)}" for why, names in left_out.items()]
+    if isinstance(loaded, BagData):
+        sizes = loaded.validation.total(), loaded.test.total()
+        facts.append("{:,} bags for validation and {:,} for tests, in the folder".format(*sizes))
+    elif dataset.split == "fold":
+        facts.append(f"{held_out(dataset):,} rows for tests, by the fold of the file")
     return "; ".join(facts)
+
+
+def held_out(dataset: DataSet) -> int | None:
+    """Return the number of rows that samples are drawn from, or None if the test samples are bags of a folder."""
+    loaded = load(dataset)
+    if isinstance(loaded, BagData):
+        return None
+    if dataset.split == "fold":
+        return int(loaded.held_out.sum())
+    return int(dataset.test_size * len(loaded.y))
+
+
+def columns_table(dataset: DataSet) -> list[list[str]]:
+    """Return a row for each column of a table: its name, what it is taken as, its gaps, what is done with it."""
+    loaded = load(dataset)
+    return [
+        [
+            name,
+            kind if kind in USED else "nothing",
+            f"{loaded.missing.get(name, 0):,}",
+            treatment(loaded.features[name], kind),
+        ]
+        for name, kind in loaded.roles.items()
+    ]
+
+
+def columns_text(dataset: DataSet, most: int = 30) -> str:
+    """Return the table of columns as text, its first rows only if there are many; empty for arrays."""
+    rows = columns_table(dataset)
+    if not rows:
+        return ""
+    shown = [["column", "taken as", "gaps", "what is done"], *rows[:most]]
+    widths = [max(len(row[place]) for row in shown) for place in range(3)]
+    lines = [
+        f"  {name:{widths[0]}}  {kind:{widths[1]}}  {gaps:>{widths[2]}}  {done}"
+        for name, kind, gaps, done in shown
+    ]
+    lines += [f"  ... and {len(rows) - most} more"] if len(rows) > most else []
+    return "\n".join(lines)
 
 
 def prepare(dataset: DataSet, seed: int) -> tuple:
@@ -101,14 +174,20 @@ def prepare(dataset: DataSet, seed: int) -> tuple:
 
 
 def split(dataset: DataSet, seed: int) -> tuple:
-    """Return a stratified split whose features are prepared on its first part: X, y, X_test, y_test."""
+    """Return a split whose features are prepared on its first part: X, y, X_test, y_test.
+
+    It is random and stratified, or that of the file's fold.
+    """
     loaded = load(dataset)
     y, features = loaded.y, loaded.features
-    train, test = train_test_split(
-        np.arange(len(y)), test_size=TEST_SIZE, stratify=y, random_state=seed
-    )
+    if dataset.split == "fold":
+        train, test = np.flatnonzero(~loaded.held_out), np.flatnonzero(loaded.held_out)
+    else:
+        train, test = train_test_split(
+            np.arange(len(y)), test_size=dataset.test_size, stratify=y, random_state=seed
+        )
     take = features.iloc if hasattr(features, "iloc") else features
-    tools = preparer(take[train], counts=are_term_counts(features))
+    tools = preparer(take[train], are_term_counts(features), loaded.roles)
     X, X_test = tools.fit_transform(take[train]), tools.transform(take[test])
     return X, y[train], X_test, y[test]
 
@@ -122,7 +201,7 @@ def fetch(name: str) -> Path:
     if entry.manual:
         raise ValueError(f"{name} cannot be downloaded: {entry.manual}")
     try:
-        X, y = _from_openml(*entry.openml) if entry.openml else _from_quapy(entry)
+        X, y, *fold = _from_openml(*entry.openml) if entry.openml else _from_quapy(entry)
     except Exception as error:  # fetchers raise all sorts when there is no network
         raise OSError(
             f"{name} could not be downloaded ({type(error).__name__}: {error}). Is there a network? Otherwise put "
@@ -132,6 +211,7 @@ def fetch(name: str) -> Path:
     if scipy.sparse.issparse(X):
         X = X.tocsr()
         parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+    parts |= {"fold": fold[0]} if fold else {}
     path = cache_folder() / f"{name}.npz"
     with replacing(path, "wb") as file:
         np.savez_compressed(file, y=np.where(y, 1, -1) if y.dtype == bool else y, **parts)
@@ -144,11 +224,13 @@ def _from_openml(identifier: int, positive: str) -> tuple[Any, np.ndarray]:
     bunch = fetch_openml(data_id=identifier, as_frame=True, parser="auto")
     y = bunch.target.astype(str).str.strip()
     matches = (y == positive) | (y == f"{positive}.0")
-    X = preparer(bunch.data).fit_transform(bunch.data)
+    columns = typed(bunch.data)
+    X = preparer(columns).fit_transform(columns)
     return X, matches.to_numpy()
 
 
-def _from_quapy(entry: KnownSet) -> tuple[Any, np.ndarray]:
+def _from_quapy(entry: KnownSet) -> tuple[Any, ...]:
+    """Return the features, the labels and, if QuaPy divides the set, the fold."""
     import quapy as qp
 
     if entry.name.startswith("uci."):
@@ -156,7 +238,11 @@ def _from_quapy(entry: KnownSet) -> tuple[Any, np.ndarray]:
         return collection.X, collection.y == collection.classes_[1]
     if entry.name.startswith("multi."):
         return qp.datasets.fetch_UCIMulticlassLabelledCollection(entry.quapy).Xy
-    dataset = qp.datasets.fetch_reviews(entry.quapy, tfidf=True, min_df=5)
+    if entry.name.startswith("tweets."):
+        dataset = qp.datasets.fetch_twitter(entry.quapy, min_df=5)
+    else:
+        dataset = qp.datasets.fetch_reviews(entry.quapy, tfidf=True, min_df=5)
     X = scipy.sparse.vstack([dataset.training.X, dataset.test.X])
     y = np.concatenate([dataset.training.y, dataset.test.y])
-    return X, y == 1
+    fold = np.repeat([0, 1], [len(dataset.training), len(dataset.test)])
+    return X, y if entry.name.startswith("tweets.") else y == 1, fold

@@ -1,15 +1,17 @@
-"""Data files of users: CSV, Parquet, npz and LIBSVM, read whole and checked.
+"""Data files of users: CSV, xlsx, Parquet, npz and LIBSVM, read whole and checked.
 
 Files larger than memory are for the sources of `quapy_nemsis.streaming`, which read chunk by chunk.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import difflib
 import gzip
 import hashlib
 import io
+import itertools
 import numbers
 import os
 import re
@@ -17,25 +19,43 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
-from experiments.catalogue import FORMATS, known_suffix
-from experiments.prepare import kind, listed, text
+from experiments.catalogue import FORMATS, RECOGNISED, SEPARATORS, Reading, known_suffix
+from experiments.prepare import listed, nested, roles, text, typed
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 UNREADABLE = (
     *(ValueError, OSError, EOFError, KeyError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-#: Features, labels, and the names of the labels in rising order (None: they are named as they are).
-Parsed = tuple[Any, Any, np.ndarray | None]
+#: Strings that stand for a gap, besides those that pandas knows.
+GAPS = ["?"]
+#: Numbers with a decimal comma, and those whose comma may as well be between thousands.
+COMMA = r"\s*[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?\s*"
+THOUSANDS = r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})?\s*"
+#: The rows of a text file that its separator is recognised from.
+LOOKED_AT = 1000
+
+
+class Parsed(NamedTuple):
+    """What a file holds."""
+
+    features: Any
+    labels: Any
+    #: The names of the labels in rising order; if None, they are named as they are.
+    names: np.ndarray | None = None
+    #: The part of each row: 0 is for training, others for tests.
+    fold: np.ndarray | None = None
+    #: What was recognised, in words.
+    note: str = ""
 
 
 class Fault(ValueError):
@@ -53,6 +73,12 @@ class LabelledData:
     classes: list[str]
     missing: dict[str, int]
     fingerprint: str
+    #: What each column of a table is taken as (see `experiments.prepare.roles`).
+    roles: dict[str, str] = field(default_factory=dict)
+    #: Whether a row is for tests, if the file says so.
+    held_out: np.ndarray | None = None
+    #: How the file was read, in words, if this had to be recognised.
+    note: str = ""
 
     @property
     def counts(self) -> np.ndarray:
@@ -60,11 +86,14 @@ class LabelledData:
         return np.bincount(self.y, minlength=len(self.classes))
 
 
-def load_file(path: Path, target: str | None, positive: str | None) -> LabelledData:
+def load_file(
+    path: Path, target: str | None, positive: str | None, reading: Reading = RECOGNISED
+) -> LabelledData:
     """Read a data file, whose suffix tells the format.
 
-    The target is the column of the labels, which CSV and Parquet files need. Each label is a class, in rising order; of
-    two, the greater is the positive one. If a positive label is given (as text), all other labels are one class.
+    The target is the column of the labels, which CSV, xlsx and Parquet files need. Each label is a class, in rising
+    order; of two, the greater is the positive one. If a positive label is given (as text), all other labels are one
+    class.
     """
     path = Path(path)
     suffix = known_suffix(path)
@@ -73,12 +102,14 @@ def load_file(path: Path, target: str | None, positive: str | None) -> LabelledD
             raise Fault("you have no permission to read the file; change its permissions")
         if path.stat().st_size == 0:
             raise Fault("the file is empty; give one with data")
-        features, labels, names = PARSERS[FORMATS[suffix]](path, target)
+        features, labels, names, fold, note = PARSERS[FORMATS[suffix]](path, target, reading)
         if features.shape[0] == 0:
             raise Fault("the file has no rows of data; give one with some")
         if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
             raise Fault("there are labels but no features; give a file with both")
         y, classes = encode(np.asarray(labels), names, positive)
+        if isinstance(features, pd.DataFrame):
+            features = typed(features)
         if infinite := column_counts(features, is_infinite):
             raise Fault(
                 f"there are infinite values in the columns {listed(list(infinite))}; replace them with numbers or "
@@ -90,7 +121,9 @@ def load_file(path: Path, target: str | None, positive: str | None) -> LabelledD
         wrong = f"the file is broken or cut short, or it is not a {suffix} file ({error})"
         raise Fault(f"{path}: {wrong}; fetch or write it again") from error
     missing = column_counts(features, pd.isna)
-    return LabelledData(features, y, classes, missing, fingerprint(path))
+    taken_as = roles(features) if isinstance(features, pd.DataFrame) else {}
+    held_out = None if fold is None else fold != 0
+    return LabelledData(features, y, classes, missing, fingerprint(path), taken_as, held_out, note)
 
 
 def fingerprint(path: Path, block: int = 2**20) -> str:
@@ -107,24 +140,141 @@ def opened(path: Path) -> BinaryIO:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def parse_text(path: Path, target: str | None) -> Parsed:
-    """Return the features and labels of a CSV or TSV file in UTF-8."""
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+def parse_text(path: Path, target: str | None, reading: Reading) -> Parsed:
+    """Return the features and labels of a text file; what is not said of its dialect is recognised."""
+    with opened(path) as file:
+        content = file.read()
+    if not content.strip():
+        raise Fault("the file is empty; give one with a header and rows")
+    encoding = encoding_of(content, reading.encoding)
+    separator = reading.separator or separator_of(text_of(content, encoding))
+    frame = read_text(content, encoding, separator, reading.decimal or ".")
+    decimal = reading.decimal or "."
+    if reading.decimal is None and (commas := comma_columns(frame)):
+        decimal = ","
+        again = read_text(content, encoding, separator, decimal)
+        check_decimals(frame, again, commas)
+        frame = again
+    found = {"separator": separator, "decimal": decimal, "encoding": encoding}
+    usual = {"separator": ",", "decimal": ".", "encoding": "utf-8-sig"}
+    known = [f"{name} {value!r}" for name, value in found.items() if value != usual[name]]
+    return split_target(frame, target)._replace(note=", ".join(known))
+
+
+def text_of(content: bytes, encoding: str) -> io.TextIOWrapper:
+    """Return the content as a text file."""
+    return io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
+
+
+def encoding_of(content: bytes, said: str | None) -> str:
+    """Return the encoding of a text: what is said, else UTF-8, UTF-16 with a byte order mark, or cp1252.
+
+    Printable text in latin-1 reads the same as cp1252.
+    """
+    if said is None and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        said = "utf-16"
+    if said is None and b"\0" in content:
+        raise Fault("the file holds bytes that are no text; check its format")
+    tried = [said] if said else ["utf-8-sig", "cp1252"]
+    for encoding in tried:
+        try:
+            content.decode(encoding)
+        except UnicodeError as error:
+            # Counted in bytes, as the text cannot be read.
+            bad = content.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        else:
+            break
+    else:
+        advice = "name the encoding with --encoding, or save the file as UTF-8"
+        raise Fault(f"line {bad} is not {' nor '.join(tried)}; {advice}")
+    if said is None and encoding == "cp1252":
+        lines = enumerate(content.split(b"\n"), start=1)
+        special = {number: is_utf8(line) for number, line in lines if not line.isascii()}
+        if any(special.values()):
+            first = {whether: number for number, whether in reversed(special.items())}
+            wrong = f"line {first[True]} looks like UTF-8, and line {first[False]} is not UTF-8"
+            raise Fault(f"{wrong}; repair one of them, or name the encoding with --encoding")
+    return encoding
+
+
+def is_utf8(line: bytes) -> bool:
+    """Tell whether a line can be read as UTF-8."""
     try:
-        with opened(path) as file, warnings.catch_warnings(record=True) as cut:
+        line.decode()
+    except UnicodeError:
+        return False
+    return True
+
+
+def separator_of(file: io.TextIOWrapper) -> str:
+    """Return the separator that splits the header, and the rows after it into as many fields; the most fields win."""
+    lines = list(itertools.islice(file, LOOKED_AT))
+    csv.field_size_limit(2**31 - 1)  # texts may be long
+    regular, widths = {}, {}
+    for separator in SEPARATORS:
+        rows = [row for row in csv.reader(lines, delimiter=separator) if "".join(row).strip()]
+        rows = rows[:-1] if len(lines) == LOOKED_AT else rows  # the last may be cut
+        widths[separator] = len(rows[0]) if rows else 0
+        regular[separator] = all(
+            len(row) == len(rows[0]) or (len(row) == len(rows[0]) + 1 and not row[-1])
+            for row in rows
+        )
+    possible = [separator for separator in SEPARATORS if widths[separator] > 1]
+    possible = [separator for separator in possible if regular[separator]] or possible
+    most = max((widths[separator] for separator in possible), default=0)
+    best = [separator for separator in possible if widths[separator] == most]
+    if len(best) > 1:
+        shown = " and ".join(map(repr, best))
+        raise Fault(f"{shown} both split the file into {most} columns; say which with --separator")
+    return best[0] if best else ","
+
+
+def read_text(content: bytes | str, encoding: str, separator: str, decimal: str) -> pd.DataFrame:
+    """Return the table of a text file."""
+    content = content.encode(encoding) if isinstance(content, str) else content
+    options: dict[str, Any] = {"sep": separator, "decimal": decimal, "encoding": encoding}
+    options |= {"na_values": GAPS, "index_col": False, "low_memory": False}
+    try:
+        with warnings.catch_warnings(record=True) as cut:
             warnings.simplefilter("always", pd.errors.ParserWarning)
-            frame = pd.read_csv(file, sep=separator, index_col=False, low_memory=False)
+            frame = pd.read_csv(io.BytesIO(content), **options)
     except pd.errors.EmptyDataError:
         raise Fault("the file is empty; give one with a header and rows") from None
     except pd.errors.ParserError as error:
         raise Fault(in_plain_words(error)) from error
-    except UnicodeDecodeError as error:
-        with opened(path) as file:
-            lines = enumerate(file, start=1)
-            bad = next(n for n, line in lines if line.decode(errors="ignore").encode() != line)
-        raise Fault(f"line {bad} is not UTF-8; save the file as UTF-8") from error
-    check_widths(path, separator, every=bool(cut) or bool(frame.iloc[:, -1].isna().any()))
-    return split_target(frame, target)
+    every = bool(cut) or bool(frame.iloc[:, -1].isna().any())
+    check_widths(text_of(content, encoding), separator, every)
+    return frame
+
+
+def comma_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of strings that are numbers with a decimal comma."""
+    strings = {
+        name: frame[name].dropna()
+        for name in frame
+        if pd.api.types.infer_dtype(frame[name], skipna=True) == "string"
+    }
+    return [
+        name
+        for name, values in strings.items()
+        if values.str.fullmatch(COMMA).all() and values.str.contains(",").any()
+    ]
+
+
+def check_decimals(points: pd.DataFrame, commas: pd.DataFrame, found: list[str]) -> None:
+    """Refuse columns that may have a decimal comma or not: the same text is read with either mark."""
+    numeric = pd.api.types.is_numeric_dtype
+    others = [name for name in points if numeric(points[name]) and not numeric(commas[name])]
+    if others:
+        wrong = (
+            f"numbers have a comma in the columns {listed(found)} and a point in {listed(others)}"
+        )
+        raise Fault(f"{wrong}; write them alike, or say --decimal")
+    if all(points[name].dropna().str.fullmatch(THOUSANDS).all() for name in found):
+        wrong = f"the commas in the columns {listed(found)} may be between thousands, or decimal"
+        raise Fault(
+            f"{wrong}; say --decimal ',' if they are decimal, else write the numbers without"
+        )
 
 
 def in_plain_words(error: Exception) -> str:
@@ -138,32 +288,72 @@ def in_plain_words(error: Exception) -> str:
     return f"the file cannot be parsed ({str(error).strip()}); repair it"
 
 
-def check_widths(path: Path, separator: str, every: bool) -> None:
+def check_widths(file: io.TextIOWrapper, separator: str, every: bool) -> None:
     """Compare the lengths of rows with the header: of the first row, or of every row.
 
     pandas refuses rows that are longer than those before; but after a long first row it cuts rows,
     with a warning, and it fills up short rows, so that these end in a missing value.
     """
-    with opened(path) as file:
-        csv.field_size_limit(2**31 - 1)  # texts may be long
-        rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=separator)
-        width = len(next(filter(None, rows)))
-        for row in filter(None, rows):
-            ends_open = len(row) == width + 1 and not row[-1]
-            if len(row) != width and not ends_open and "".join(row).strip():
-                wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
-                hint = "is the separator right?" if width == 1 else "repair or quote it"
-                raise Fault(f"{wrong}; {hint}")
-            if not every:
-                return
+    csv.field_size_limit(2**31 - 1)  # texts may be long
+    rows = csv.reader(file, delimiter=separator)
+    width = len(next(filter(None, rows)))
+    for row in filter(None, rows):
+        ends_open = len(row) == width + 1 and not row[-1]
+        if len(row) != width and not ends_open and "".join(row).strip():
+            wrong = f"line {rows.line_num} has {len(row)} fields, the header {width}"
+            hint = (
+                "is the separator right? --separator says it"
+                if width == 1
+                else "repair or quote it"
+            )
+            raise Fault(f"{wrong}; {hint}")
+        if not every:
+            return
 
 
-def parse_parquet(path: Path, target: str | None) -> Parsed:
+def parse_parquet(path: Path, target: str | None, reading: Reading) -> Parsed:
     """Return the features and labels of a Parquet file; an index that pandas stored in it is left out."""
     try:
-        return split_target(pd.read_parquet(path).reset_index(drop=True), target)
+        frame = pd.read_parquet(path)
     except ImportError as error:
         raise Fault("Parquet files need pyarrow: pip install pyarrow") from error
+    return split_target(as_if_text(frame.reset_index(drop=True)), target)
+
+
+def parse_excel(path: Path, target: str | None, reading: Reading) -> Parsed:
+    """Return the features and labels of the only sheet of a workbook, or of the one that is named."""
+    try:
+        sheets = pd.read_excel(path, sheet_name=None, dtype=object, engine="openpyxl")
+    except ImportError as error:
+        raise Fault("xlsx files need openpyxl: pip install openpyxl") from error
+    full = {name: frame for name, frame in sheets.items() if frame.size}
+    if reading.sheet is not None and reading.sheet not in sheets:
+        raise Fault(f"there is no sheet {reading.sheet!r}; --sheet can be {listed(list(sheets))}")
+    if reading.sheet is None and len(full) > 1:
+        raise Fault(f"several sheets hold data; say which with --sheet: {listed(list(full))}")
+    if not full:
+        raise Fault("the file has no rows of data; give one with some")
+    frame = sheets[reading.sheet] if reading.sheet is not None else next(iter(full.values()))
+    # Empty rows are skipped, as in text files.
+    return split_target(as_if_text(frame.dropna(how="all").reset_index(drop=True)), target)
+
+
+def as_if_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table as if it came from a text file, whose strings may be numbers, booleans or gaps.
+
+    So the same columns are the same in all formats. Columns of numbers, dates or lists stay as they are.
+    """
+    frame.columns = frame.columns.map(str)
+    if frame.columns.has_duplicates:
+        twice = list(frame.columns[frame.columns.duplicated()])
+        raise Fault(f"there are two columns {listed(twice)}; rename one of them")
+    strings = [
+        name for name in frame if frame[name].dtype.kind not in "biufmM" and not nested(frame[name])
+    ]
+    if strings and len(frame):
+        content = frame[strings].to_csv(index=False, na_rep="NA")
+        frame[strings] = read_text(content, "utf-8", ",", ".")
+    return frame
 
 
 def split_target(frame: pd.DataFrame, target: str | None) -> Parsed:
@@ -171,10 +361,10 @@ def split_target(frame: pd.DataFrame, target: str | None) -> Parsed:
     frame.columns = frame.columns.map(str)
     names = list(frame.columns)
     if target in names:
-        return frame.drop(columns=target), frame[target], None
+        return Parsed(frame.drop(columns=target), frame[target])
     columns = f"the columns are {listed(names)}"
     if len(names) == 1:
-        columns += " (only one: is the separator right?)"
+        columns += " (only one: is the separator right? --separator says it)"
     if target is None:
         raise Fault(f"name the column of the labels with --target; {columns}")
     lower = {name.lower(): name for name in names}
@@ -183,8 +373,11 @@ def split_target(frame: pd.DataFrame, target: str | None) -> Parsed:
     raise Fault(f"there is no column {target!r} for --target; {hint}{columns}")
 
 
-def parse_npz(path: Path, target: str | None) -> Parsed:
-    """Return what an npz file holds: X, or the CSR parts, y and, if given, classes. Python objects are not loaded."""
+def parse_npz(path: Path, target: str | None, reading: Reading) -> Parsed:
+    """Return what an npz file holds: X, or the CSR parts, y and, if given, classes and fold.
+
+    Python objects are not loaded.
+    """
     if not zipfile.is_zipfile(path):
         raise zipfile.BadZipFile("not a whole npz file")
     parts = {}
@@ -208,7 +401,11 @@ def parse_npz(path: Path, target: str | None) -> Parsed:
         raise Fault(f"the features have {found}; save a two-dimensional array of numbers")
     if y.shape != X.shape[:1]:
         raise Fault(f"y has shape {y.shape}, the features {X.shape}; save one label per row")
-    return X.astype(np.float32 if X.dtype == np.float32 else np.float64), y, parts.get("classes")
+    fold = parts.get("fold")
+    if fold is not None and fold.shape != y.shape:
+        raise Fault(f"fold has shape {fold.shape}, y {y.shape}; save one number per row")
+    X = X.astype(np.float32 if X.dtype == np.float32 else np.float64)
+    return Parsed(X, y, parts.get("classes"), fold)
 
 
 def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
@@ -225,10 +422,10 @@ def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
     return X
 
 
-def parse_libsvm(path: Path, target: str | None) -> Parsed:
+def parse_libsvm(path: Path, target: str | None, reading: Reading) -> Parsed:
     """Return the features and labels of a LIBSVM text file. The first bad line is found by halving."""
     try:
-        return *load_svmlight_file(str(path)), None
+        return Parsed(*load_svmlight_file(str(path)))
     except (ValueError, OverflowError) as error:
         lines = path.read_bytes().split(b"\n")
         start, stop = 0, len(lines)
@@ -246,8 +443,9 @@ def parse_libsvm(path: Path, target: str | None) -> Parsed:
         ) from error
 
 
-PARSERS: dict[str, Callable[[Path, str | None], Parsed]] = {
+PARSERS: dict[str, Callable[[Path, str | None, Reading], Parsed]] = {
     "text": parse_text,
+    "excel": parse_excel,
     "parquet": parse_parquet,
     "npz": parse_npz,
     "libsvm": parse_libsvm,
@@ -263,7 +461,7 @@ def encode(
         wrong = (
             f"{len(missing)} rows have no label, the first of them row {missing[0] + 1} of the data"
         )
-        counted = "in text files, NA, None, nan and null also count as missing"
+        counted = "in text files, NA, None, nan, null and ? also count as missing"
         raise Fault(f"{wrong}; fill them in or remove these rows ({counted})")
     try:
         labels, codes = np.unique(values, return_inverse=True)
@@ -300,7 +498,8 @@ def is_same(label: Any, wanted: str) -> bool:
 def is_infinite(values: Any) -> Any:
     """Tell which values are infinite numbers."""
     if isinstance(values, pd.Series):
-        return np.isinf(values.astype("float64")) if kind(values) == "number" else np.zeros(1)
+        numeric = pd.api.types.is_numeric_dtype(values)
+        return np.isinf(values.astype("float64")) if numeric else np.zeros(1)
     return np.isinf(values)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from experiments import plots
 from experiments.names import ERRORS, base_name
+from experiments.origin import PACKAGES
 from experiments.rendering import Block, Grid, Items, Picture, Text, write_page
 from experiments.stats import (
     ALPHA,
@@ -26,7 +27,6 @@ from experiments.stats import (
     rank,
     shown_classes,
 )
-from experiments.origin import PACKAGES
 from experiments.store import Cell, replacing
 
 DAGGER, PARTIAL = "†", "‡"

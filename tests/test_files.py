@@ -15,7 +15,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from experiments import catalogue, files, prepare
 from experiments.files import load_file
-from experiments.prepare import preparer, unused
+from experiments.prepare import preparer, roles, typed, unused
 
 TEXT = "age,town,member,label\n31,Rome,True,yes\n45,Pisa,,no\n,Rome,False,no\n28,,True,yes\n"
 X = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0], [4.0, 0.0, 5.0], [0.0, 6.0, 7.0]])
@@ -116,10 +116,10 @@ def test_parquet(tmp_path, suffix):
     table = load_file(path, "label", None)
     assert table.y.tolist() == [True, False, False, True]
     assert table.missing == {"age": 1, "town": 1, "member": 1}
-    assert unused(table.features) == {"no number or text": ["day", "many"]}
+    assert unused(table.roles) == {"constant": ["day"], "no number, date or text": ["many"]}
     prepared = preparer(table.features).fit_transform(table.features)
     check_prepared(prepared, rows=4)
-    assert prepared.shape[1] == 2 + 2 + 2  # age, member, their gaps, Pisa, Rome
+    assert prepared.shape[1] == 2 + 2 + 3  # age, member, their gaps; Pisa, Rome, a gap
     refuse(path, "cannot be sorted", target="many")
     path.write_bytes(path.read_bytes()[:-40])
     refuse(path, "broken or cut short", "write it again")
@@ -292,7 +292,9 @@ def test_empty_file(write, suffix):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.xlsx", "x", ["unknown format", ".csv", ".parquet", ".npz", ".libsvm"]),
+        ("a.xls", "x", ["unknown format", ".csv", ".xlsx", ".parquet", ".npz", ".libsvm"]),
+        ("a.xlsx", "x", ["broken or cut short"]),
+        ("a.csv", npz(X=X, y=Y), ["no text", "format"]),
         ("a.csv.gz", gzip.compress(b"", mtime=0), ["empty"]),
         ("a.csv", "\n\n", ["empty"]),
         ("a.csv", "x,label\n", ["no rows"]),
@@ -301,16 +303,19 @@ def test_empty_file(write, suffix):
         ("a.libsvm", "1\n0\n", ["no features"]),
         ("a.csv", "x,Labels\n1,a\n", ["'label'", "did you mean 'Labels'?", "'x', 'Labels'"]),
         ("a.csv", "x,y\n1,a\n", ["no column 'label'", "'x', 'y'"]),
-        ("a.csv", "x;label\n1;a\n", ["'x;label'", "separator"]),
+        ("a.csv", "x/label\n1/a\n", ["'x/label'", "--separator"]),
+        ("a.csv", "x,y;label\n1,5;a\n2,5;b\n", ["',' and ';'", "2 columns", "--separator"]),
+        ("a.csv", "x;y;label\n1,5;0.5;a\n2,5;1;b\n", ["comma", "'x'", "point in 'y'", "--decimal"]),
+        ("a.csv", "x;label\n1,500;a\n2,500;b\n", ["'x'", "thousands", "--decimal"]),
         ("a.csv", "x,label\n1,a\n2,b,3\n", ["line 3 has 3 fields, not 2", "repair"]),
         ("a.csv", "x,label\n1,a,5\n2,b,6\n", ["line 2 has 3 fields", "header 2"]),
         ("a.csv", "x,label\n1,a,\n2,b,6\n", ["line 3 has 3 fields", "header 2"]),
         ("a.csv", "x,label,z\n1,a,3\n2,b\n", ["line 3 has 2 fields", "header 3"]),
         ("a.tsv", "x\tlabel\tz\n\n1\ta\n2\tb\t5\n", ["line 3 has 2 fields", "header 3"]),
         ("a.csv", 'x,label\n1,"a\n2,b\n', ["quote", "row 1", "close it"]),
-        ("a.csv", b"x,label\n1,a\n2,caf\xe9\n", ["line 3 is not UTF-8", "save"]),
-        ("a.csv.gz", gzip.compress(b"x,label\n1,caf\xe9\n", mtime=0), ["line 2 is not UTF-8"]),
-        ("a.csv", "x,label\n1,a\n".encode("utf-16"), ["line 1 is not UTF-8"]),
+        ("a.csv", b"x,label\n1,a\n2,caf\x81\n", ["line 3 is not utf-8", "--encoding"]),
+        ("a.csv", b"x,label\n1,caf\xc3\xa9\n2,caf\xe9\n", ["line 2 looks like", "line 3 is not"]),
+        ("a.csv.gz", gzip.compress(b"x,label\n1,caf\x81\n", mtime=0), ["line 2 is not utf-8"]),
         ("a.csv.gz", gzip.compress(TEXT.encode(), mtime=0)[:-12], ["broken or cut short", "again"]),
         ("a.csv.gz", TEXT, ["broken or cut short"]),
         ("a.npz", npz(X=X, y=Y)[:-30], ["broken or cut short", "again"]),
@@ -375,27 +380,27 @@ def mixed(rows=60, seed=0):
             "huge": [10**30, *range(rows - 1)],
             "maybe": pd.Series([True, None, False] * (rows // 3), dtype=object),
             "town": pd.Series(["Rome", None, "Pisa"] * (rows // 3)),
-            "grade": pd.Categorical([1, 2, None] * (rows // 3)),
+            "grade": pd.Categorical(["1st", "2nd", None] * (rows // 3)),
             "same": 1.0,
             "word": "a",
             "nothing": np.nan,
             "key": [f"k{row}" for row in range(rows)],
             "day": pd.Timestamp("2020-01-01"),
         }
-    )
+    ).pipe(typed)
 
 
 def test_mixed_columns():
     frame = mixed()
-    assert unused(frame) == {
-        "constant": ["same", "word", "nothing"],
+    assert unused(roles(frame)) == {
+        "constant": ["same", "word", "day"],
+        "empty": ["nothing"],
         "all values differ": ["key"],
-        "no number or text": ["day"],
     }
     prepare = preparer(frame)
     prepared = prepare.fit_transform(frame)
     check_prepared(prepared, rows=60)
-    assert prepared.shape[1] == 6 + 2 + 2 + 2  # numbers, gaps of two of them, towns, grades
+    assert prepared.shape[1] == 6 + 2 + 3 + 3  # numbers, gaps of two of them, towns, grades
     assert np.allclose(prepared[:, :8].mean(axis=0), 0)
     assert np.allclose(prepared[:, :8].std(axis=0), 1)
     assert set(np.unique(prepared[:, 8:])) == {0, 1}
@@ -419,7 +424,7 @@ def test_fitted_on_the_training_part_only():
     assert np.allclose(moved, 1000)
     middle = (train["size"].median() - train["size"].mean()) / train["size"].std(ddof=0)
     assert np.isclose(again[1, 0], middle)
-    assert (again[0, 8:10] == 0).all()  # a town that was not seen is none of those that were
+    assert (again[0, 8:11] == 0).all()  # a town that was not seen is none of those that were
 
 
 def test_part_without_values():
@@ -440,7 +445,7 @@ def test_many_texts():
 
 def test_identifiers_with_gaps():
     frame = pd.DataFrame({"x": [1, 2, 3, 4], "key": ["a", None, "b", "c"]})
-    assert unused(frame) == {"all values differ": ["key"]}
+    assert unused(roles(frame)) == {"all values differ": ["key"]}
 
 
 def test_no_useful_column():
