@@ -22,6 +22,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import LinearSVC
 
+from experiments.files import fingerprint
 from experiments.names import AGGREGATIONS, LEARNERS, parse_method
 from experiments.tuned import RememberedLR, TabledKDEy, forget, selected
 from quapy_nemsis import (
@@ -36,7 +37,6 @@ from quapy_nemsis import (
     get_loss,
     get_measure,
 )
-from quapy_nemsis._sources import source_digest
 
 
 def measure_for(learner: str, name: str) -> str:
@@ -81,7 +81,7 @@ def own_source(name: str) -> str:
     if ":" not in parts.learner:
         return ""
     module = importlib.import_module(parts.learner.partition(":")[0])
-    return source_digest(Path(module.__file__)) if module.__file__ else ""
+    return fingerprint(Path(module.__file__)) if module.__file__ else ""
 
 
 def _seeded(made: Any, seed: int) -> Any:
