@@ -29,6 +29,7 @@ from experiments.names import (
     FIGURES,
     LEARNERS,
     METRICS,
+    PRESETS,
     PROTOCOLS,
     base_name,
     expand,
@@ -198,8 +199,9 @@ def parser() -> argparse.ArgumentParser:
     told = "draw the paper's figures, and say what they mean for its claims"
     second = commands.add_parser("reproduce", parents=[folder, work], help=told)
     add = second.add_argument
-    figures = [*FIGURES, "all"]
-    add("figures", nargs="+", choices=figures, metavar="FIGURE", help="fig1 … fig6, or all")
+    figures = [*FIGURES, "all", *PRESETS]
+    meant = f"fig1 … fig6, or all of them; or one of {', '.join(PRESETS)}, with published figures"
+    add("figures", nargs="+", choices=figures, metavar="FIGURE", help=meant)
     add("--seeds", type=int, default=5, help=f"splits {shown}")
     add("--passes", type=int, default=25, help=f"passes of the curves over time {shown}")
     add("--out", type=Path, default=Path("results/reproduce"), help=written)
@@ -249,6 +251,8 @@ def check(options: dict) -> None:
                 )
     elif options["command"] == "reproduce":
         at_least(options, 1, "seeds", "passes")
+        if len(options["figures"]) > 1 and set(options["figures"]) & set(PRESETS):
+            raise ValueError(f"run {' and '.join(PRESETS)} one at a time, and without figures")
     elif options["command"] == "data" and options["action"] == "fetch" and not options["names"]:
         raise ValueError("name what to fetch: python -m experiments data fetch NAME")
 

@@ -9,10 +9,10 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from experiments import catalogue, compare, data, methods, reproduce
-from experiments.names import FIGURES
+from experiments import catalogue, compare, data, methods, presets, reproduce
+from experiments.names import FIGURES, PRESETS
 from experiments.origin import summary
-from experiments.report import text_table, write_report
+from experiments.report import aligned, text_table, write_report
 from experiments.stats import distinct
 from experiments.store import Cell, on_dask, replacing
 
@@ -63,8 +63,8 @@ def plan(dataset: catalogue.DataSet, options: dict) -> list[compare.Task]:
     return [compare.Task(dataset, name, seed, protocol) for seed in seeds for name in suited]
 
 
-def run_compare(options: dict) -> None:
-    """Compute what is missing, then print the table and write the report."""
+def run_compare(options: dict) -> list[Cell]:
+    """Compute what is missing, then print the table and write the report; return the finished cells."""
     for name in options["methods"]:
         methods.method(name)  # which refuses unknown measures, before data are read
     datasets, out = options["located"], options["out"]
@@ -90,7 +90,9 @@ def run_compare(options: dict) -> None:
     with on_dask(options["dask"]):
         part = compare.share_of(tasks, options["shard"])
         compare.run(part, out / "cells", options["jobs"], options["retry"])
-    finish(run, compare.finished(run["files"], out / "cells"), out)
+    cells = compare.finished(run["files"], out / "cells")
+    finish(run, cells, out)
+    return cells
 
 
 def is_of_another_run(path: Path, options: dict) -> bool:
@@ -172,8 +174,36 @@ def run_report(options: dict) -> None:
     finish(run, cells, folder)
 
 
+def run_preset(preset: str, options: dict) -> None:
+    """Run an experiment of the literature as a comparison, and print published figures beside ours."""
+
+    def locate(name: str) -> catalogue.DataSet:
+        return catalogue.locate(name, options["data_dir"])
+
+    datasets, missing = presets.data_sets(preset, locate)
+    if missing:
+        print(f"left out, because they are not here: {', '.join(missing)}", flush=True)
+    if not datasets:
+        raise FileNotFoundError(
+            f"none of the data sets of {preset} is here; `python -m experiments data` says where they come from"
+        )
+    kept = {name: options[name] for name in ("seeds", "jobs", "line")}
+    alone = {"dask": None, "retry": False, "shard": (1, 1), "out": options["out"] / preset}
+    unused = {name: None for name in COMPARED}
+    given = {**unused, **presets.options(preset, datasets, **kept, **alone)}
+    cells = run_compare(given)
+    print(
+        "\n".join(
+            ["", "mean absolute error, ours and published", *aligned(presets.table(preset, cells))]
+        )
+    )
+
+
 def run_reproduce(options: dict) -> None:
-    """Run figures, judge claims, write the page."""
+    """Run figures, judge claims, write the page; or run a preset."""
+    if options["figures"][0] in PRESETS:
+        run_preset(options["figures"][0], options)
+        return
     figures = list(FIGURES) if "all" in options["figures"] else options["figures"]
     located = {}
 

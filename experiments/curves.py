@@ -19,6 +19,14 @@ CS = tuple(10.0**k for k in range(5))
 _MOST_ROWS = 50_000
 
 
+def marks(n_rows: int, n_passes: int) -> list[int]:
+    """Numbers of points at which a curve is looked at: 500, half as many more each time, and all of them."""
+    found, total = [500], n_rows * n_passes
+    while found[-1] < total:
+        found.append(int(1.5 * found[-1]))
+    return [*(mark for mark in found if mark <= total), total]
+
+
 def online_curve(
     learner: Any, X: Any, y: np.ndarray, n_passes: int, seed: int
 ) -> Iterator[tuple[float, Any]]:
@@ -37,7 +45,8 @@ def partial_curve(
     """Yield a learner that has a `partial_fit`, at growing numbers of points, with the seconds of it so far."""
     rng = np.random.default_rng(seed)
     classes = np.unique(y)
-    seconds, seen, mark = 0.0, 0, 500
+    seconds, seen, places = 0.0, 0, iter(marks(len(y), n_passes))
+    mark = next(places)
     for _ in range(n_passes):
         order = rng.permutation(len(y))
         done = 0
@@ -50,8 +59,7 @@ def partial_curve(
             done, seen = done + len(part), seen + len(part)
             if seen == mark:
                 yield seconds, learner
-                mark = int(1.5 * mark)
-    yield seconds, learner
+                mark = next(places, seen)
 
 
 def choose_C(loss: str, X: Any, y: np.ndarray, seed: int) -> float:

@@ -35,13 +35,32 @@ class Claim:
         return "partly" if share >= self.needed / 2 else "not supported"
 
 
-def settled(record: dict, target: float) -> float:
-    """Return the seconds from which on a curve is at least at the target; infinite if it does not end there."""
-    values, seconds = np.array(record["value"]), np.array(record["seconds"])
+def settled(record: dict, target: float, by: str = "seconds") -> float:
+    """Return the seconds from which on a curve is at least at the target; infinite if it does not end there.
+
+    By "seen" it is the number of points instead.
+    """
+    values, places = np.array(record["value"]), np.array(record[by])
     below = np.flatnonzero(values < target)
     if not len(below):
-        return float(seconds[0])
-    return float(seconds[below[-1] + 1]) if below[-1] + 1 < len(values) else np.inf
+        return float(places[0])
+    return float(places[below[-1] + 1]) if below[-1] + 1 < len(values) else np.inf
+
+
+def fewer_points(
+    frame: pd.DataFrame, target: float, first: str, second: str
+) -> dict[str, list[int]]:
+    """Return in how many splits of a data set the first method needs fewer points to the target, as many, and more."""
+    online = frame[frame["method"].isin([first, second])]
+    needed = online.assign(
+        points=[settled(record, target, "seen") for record in online.to_dict("records")]
+    )
+    table = needed.pivot_table("points", ["data", "seed"], "method", sort=False)[[first, second]]
+    signs = np.sign(table[first].fillna(np.inf) - table[second].fillna(np.inf)).fillna(0.0)
+    return {
+        str(name): [int((part == sign).sum()) for sign in (-1, 0, 1)]
+        for name, part in signs.groupby(level="data", sort=False)
+    }
 
 
 def medians(frame: pd.DataFrame, targets: dict[str, float] | float) -> pd.DataFrame:
@@ -78,9 +97,15 @@ def claims_fig1(frame: pd.DataFrame) -> list[Claim]:
     )
     than_batch = Claim("fig1", "They are often faster than 1PMB", better, needed=0.5)
     text = "NEMSIS-NS converges faster than NEMSIS, on three of four sets"
-    ns = Claim("fig1", text, converged, needed=0.75)
+    ns = Claim(
+        "fig1",
+        text,
+        "it needs fewer points until KLD stays at 1e-3 or less in most of the splits where the two differ",
+        needed=0.75,
+    )
     results = medians(frame, -1e-3)
     ours, both = ["NEMSIS-NS", "NEMSIS"], ["1PMB", "SVM(KLD)"]
+    counts = fewer_points(frame, -1e-3, *ours)
     for name, row in results.groupby(level="data", sort=False):
         last, time = row.loc[name, "last"], row.loc[name, "time"]
         if len(row) == len(METHODS["fig1"]):
@@ -88,13 +113,16 @@ def claims_fig1(frame: pd.DataFrame) -> list[Claim]:
             comparable.held[name] = -last[ours].max() <= max(2 * -last[both].max(), 1e-4)
             faster.held[name] = 10 * best <= time["SVM(KLD)"] and np.isfinite(best)
             than_batch.held[name] = best < time["1PMB"]
-            ns.held[name] = time["NEMSIS-NS"] < time["NEMSIS"]
+            fewer, _, more = counts[name]
+            ns.held[name] = fewer > more
     comparable.numbers = "; ".join(
         f"{name} {method} {-last:.1e}" for (name, method), last in results["last"].items()
     )
     faster.numbers = _times(results, *ours, "SVM(KLD)")
     than_batch.numbers = _times(results, *ours, "1PMB")
-    ns.numbers = _times(results, *ours)
+    ns.numbers = "splits with fewer, equal, more points: " + "; ".join(
+        f"{name} {', '.join(map(str, found))}" for name, found in counts.items()
+    )
     return [comparable, faster, than_batch, ns]
 
 

@@ -18,7 +18,7 @@ from quapy.protocol import APP
 
 from experiments import data
 from experiments.catalogue import DataSet
-from experiments.curves import choose_C, online_curve, structural_curve
+from experiments.curves import choose_C, marks, online_curve, structural_curve
 from experiments.store import compute, provenance
 from quapy_nemsis import (
     BA,
@@ -123,7 +123,8 @@ def _curve(piece: Piece, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray)
         learner = online_learner(piece.method, MEASURE[piece.figure])
         stages = online_curve(learner, X, y, piece.passes, piece.seed)
     rows = [(seconds, measure.score(y_test, at.predict(X_test))) for seconds, at in stages]
-    return {"seconds": [row[0] for row in rows], "value": [row[1] for row in rows]}
+    seen = marks(len(y), piece.passes)[: len(rows)]
+    return {"seconds": [row[0] for row in rows], "value": [row[1] for row in rows], "seen": seen}
 
 
 def _tradeoff(piece: Piece, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> dict:
@@ -192,7 +193,13 @@ def run(
         together = 1 if figure in ("fig1", "fig5", "fig6") else jobs
         records = compute(run_piece, pieces, keys, folder, what="pieces", jobs=together)
         rows = [
-            {"data": piece.dataset.name, "method": piece.method, "error": None, **record}
+            {
+                "data": piece.dataset.name,
+                "method": piece.method,
+                "seed": piece.seed,
+                "error": None,
+                **record,
+            }
             for piece, record in zip(pieces, records, strict=True)
         ]
         frame = pd.DataFrame(rows)
