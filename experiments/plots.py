@@ -50,7 +50,7 @@ MOST_PANELS, MOST_NUMBERS = 9, 14
 #: The triangle of three prevalences is divided into triangles with so many on a side.
 SIDE = 6
 OTHERS = "others"
-#: Panels share an axis of errors unless the highest of one is so many times that of another.
+#: Panels share an axis of errors if no end of one would be more than so many times that of another.
 MOST_UNLIKE = 3.0
 
 
@@ -200,7 +200,7 @@ def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figu
         ax.set_ylabel(ERRORS[table.metric])
         ax.grid(alpha=0.3)
     lows, highs = np.array(limits).T
-    if highs.max() <= MOST_UNLIKE * highs.min():
+    if all(ends.max() <= MOST_UNLIKE * ends.min() for ends in (lows, highs)):
         lows[:], highs[:] = lows.min(), highs.max()
     for ax, low, high in zip(axes, lows, highs, strict=True):
         if low > 0.0:
@@ -312,7 +312,9 @@ def biases(cells: list[Cell]) -> Figure:
         # Not black, which would become white on a dark page.
         ink = "white" if abs(values[i, j]) > 0.6 * end else "#111111"
         place = {"ha": "center", "va": "center", "fontsize": 8}
-        ax.text(j + 0.5, i + 0.5, f"{values[i, j]:+.1f}", color=ink, **place)
+        # Without the sign of a zero that is rounded.
+        shown = f"{values[i, j].round(1) + 0.0:+.1f}"
+        ax.text(j + 0.5, i + 0.5, shown, color=ink, **place)
     figure.colorbar(shades, ax=ax, label="points of a hundred", pad=0.02)
     figure.suptitle(literal(cells[0].data, 60), fontsize=12)
     return figure

@@ -91,7 +91,7 @@ _TEX = {
     **{"[": "{[}", "*": "{*}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}"},
-    **{'"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "–": r"\textendash{}", "′": "$'$"},
+    **{'"': r"\textquotedbl{}", "–": r"\textendash{}", "′": "$'$"},
     **{"±": r"$\pm$", "†": r"$^\dagger$", "‡": r"$^\ddagger$", "≥": r"$\ge$", "·": r"$\cdot$"},
 }
 

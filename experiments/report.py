@@ -21,6 +21,7 @@ from experiments.stats import (
     SMOOTHED,
     ErrorTable,
     Ranking,
+    cliques,
     distinct,
     error_table,
     errors,
@@ -48,9 +49,9 @@ def number(value: float, like: float | None = None) -> str:
     return f"{value:.4f}" if scale == 0.0 or abs(scale) >= 1e-3 else f"{value:.1e}"
 
 
-def duration(value: float) -> str:
-    """Return seconds with about three digits."""
-    digits = 2 - math.floor(math.log10(max(value, 1e-9)))
+def duration(value: float, like: float | None = None) -> str:
+    """Return seconds with about three digits, or with as many after the point as another value has."""
+    digits = 2 - math.floor(math.log10(max(value if like is None else like, 1e-9)))
     return f"{value:.{min(max(digits, 0), 4)}f}"
 
 
@@ -172,7 +173,8 @@ def ranking_blocks(ranking: Ranking | None, metric: str) -> list[Block]:
     blocks: list[Block] = [Grid(caption, head, rows, note=words)]
     if (figure := plots.rank_diagram(ranking)) is not None:
         ranks = ", ".join(f"{row[0]} {row[1]}" for row in rows)
-        caption = "Mean ranks; bars join methods of which no two differ significantly."
+        bars = "bars join methods of which no two differ" if cliques(ranking) else "any two differ"
+        caption = f"Mean ranks; {bars} significantly."
         alt = f"Mean ranks on an axis: {ranks}."
         blocks.append(Picture(f"ranks-{metric}", figure, caption, alt))
     return blocks
@@ -222,7 +224,7 @@ def seconds_grid(cells: list[Cell], table: ErrorTable, kind: str, caption: str) 
     means, spreads = seconds(cells, table, kind)
     rows = [
         [
-            "–" if np.isnan(m) else duration(m) + ("" if np.isnan(s) else f" ± {duration(s)}")
+            "–" if np.isnan(m) else duration(m) + ("" if np.isnan(s) else f" ± {duration(s, m)}")
             for m, s in zip(*pair, strict=True)
         ]
         for pair in zip(means, spreads, strict=True)
@@ -276,7 +278,7 @@ def unbeaten(table: ErrorTable, ranking: Ranking | None, best: int) -> tuple[lis
     alike = (table.best | table.same_as_best).all(axis=1)
     shown = {m for m, flag in zip(table.methods, alike, strict=True) if not flag}
     than = (
-        "it over the splits" if len(table.data) == 1 else "the best of any data set over its splits"
+        "it over the splits" if len(table.data) == 1 else "the best of a data set over its splits"
     )
     return [m for m in others if m not in shown], than
 
@@ -298,7 +300,7 @@ def answer(cells: list[Cell], table: ErrorTable) -> str:
     elif alike:
         words.append(f"Not shown to be worse than {than}: {', '.join(alike)}.")
     else:
-        words.append("All others are shown to be worse.")
+        words.append(f"All others are shown to be worse than {than}.")
     times = plots.mean_seconds(cells, table)
     close = np.flatnonzero(averages <= CLOSE * averages[best])
     fastest = int(close[np.argmin(times[close])])
