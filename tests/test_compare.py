@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
