@@ -41,6 +41,10 @@ DAGGER, PARTIAL = "†", "‡"
 CLOSE = 1.1
 #: Names of methods that were not tuned end so, where others were.
 PLAIN = " (plain)"
+#: Where a method is not shown to be worse than the best of each data set, if that is all that is tested.
+ON_ANY = "on any data set"
+#: Fewer splits show great differences only.
+FEW_SPLITS = 5
 
 
 def number(value: float, like: float | None = None) -> str:
@@ -51,6 +55,8 @@ def number(value: float, like: float | None = None) -> str:
 
 def duration(value: float, like: float | None = None) -> str:
     """Return seconds with about three digits, or with as many after the point as another value has."""
+    if np.isnan(value):
+        return "–"
     digits = 2 - math.floor(math.log10(max(value if like is None else like, 1e-9)))
     return f"{value:.{min(max(digits, 0), 4)}f}"
 
@@ -104,6 +110,8 @@ def notes(table: ErrorTable, best_mark: str) -> list[str]:
         )
     if np.isfinite(table.spreads).any():
         words.append("±: standard deviation over the splits.")
+        if table.same_as_best.any() and table.seeds.max() < FEW_SPLITS:
+            words.append("So few splits show great differences only.")
     else:
         words.append("There is one split, so nothing is said about significance.")
     if table.partial.any():
@@ -224,7 +232,7 @@ def seconds_grid(cells: list[Cell], table: ErrorTable, kind: str, caption: str) 
     means, spreads = seconds(cells, table, kind)
     rows = [
         [
-            "–" if np.isnan(m) else duration(m) + ("" if np.isnan(s) else f" ± {duration(s, m)}")
+            duration(m) + ("" if np.isnan(s) else f" ± {duration(s, m)}")
             for m, s in zip(*pair, strict=True)
         ]
         for pair in zip(means, spreads, strict=True)
@@ -233,7 +241,7 @@ def seconds_grid(cells: list[Cell], table: ErrorTable, kind: str, caption: str) 
     if len(table.data) > 1:
         head.append("average")
         for row, average in zip(rows, mean_of_finite(means), strict=True):
-            row.append("–" if np.isnan(average) else duration(average))
+            row.append(duration(average))
     named = [[method, *row] for method, row in zip(table.methods, rows, strict=True)]
     return Grid(caption, head, named)
 
@@ -260,50 +268,46 @@ def time_blocks(cells: list[Cell], table: ErrorTable) -> list[Block]:
 
 
 def unbeaten(table: ErrorTable, ranking: Ranking | None, best: int) -> tuple[list[str], str]:
-    """Return the other methods that no test shows to be worse, and what they are not worse than; empty without a test.
+    """Return the other methods that no test shows to be worse, and where; the latter is empty if there is no test.
 
     The tests are those over the data sets if these are enough, or else those over the splits of each.
     """
-    others = [
-        m for k, m in enumerate(table.methods) if k != best and np.isfinite(table.averages[k])
-    ]
-    name = table.methods[best]
-    if ranking is not None and ranking.can_differ and name in ranking.methods:
-        place = ranking.methods.index(name)
+    shown: set[str] = set()
+    where = ""
+    if ranking is not None and ranking.can_differ and table.methods[best] in ranking.methods:
+        place = ranking.methods.index(table.methods[best])
         worse = ranking.differ[place] & (ranking.ranks > ranking.ranks[place])
-        shown = {m for m, flag in zip(ranking.methods, worse, strict=True) if flag}
-        return [m for m in others if m not in shown], "it over the data sets"
-    if not np.isfinite(table.spreads).any():
-        return others, ""
-    alike = (table.best | table.same_as_best).all(axis=1)
-    shown = {m for m, flag in zip(table.methods, alike, strict=True) if not flag}
-    than = (
-        "it over the splits" if len(table.data) == 1 else "the best of a data set over its splits"
-    )
-    return [m for m in others if m not in shown], than
+        shown = {ranking.methods[k] for k in np.flatnonzero(worse)}
+        where = "over the data sets"
+    elif np.isfinite(table.spreads).any():
+        alike = (table.best | table.same_as_best).all(axis=1)
+        shown = {table.methods[k] for k in np.flatnonzero(~alike)}
+        where = "over the splits" if len(table.data) == 1 else ON_ANY
+    known = [table.methods[k] for k in np.flatnonzero(np.isfinite(table.averages)) if k != best]
+    return [method for method in known if method not in shown], where
 
 
 def answer(cells: list[Cell], table: ErrorTable) -> str:
     """Say in a few sentences which method is best, which others will do, and at what cost."""
-    averages = table.averages
+    averages, times = table.averages, plots.mean_seconds(cells, table)
     if np.isnan(averages).all():
         return "No method has a result on all data sets, so that none is best."
     short = f"M{table.metric.upper()}"
     best = int(np.nanargmin(averages))
-    where = "on average" if len(table.data) > 1 else f"on {table.data[0]}"
-    words = [f"Best {where}: {table.methods[best]} ({short} {number(averages[best])})."]
+    on = "on average" if len(table.data) > 1 else f"on {table.data[0]}"
+    words = [f"Best {on}: {table.methods[best]} ({short} {number(averages[best])})."]
     if np.isfinite(averages).sum() == 1:
         return words[0]
-    alike, than = unbeaten(table, rank(table), best)
-    if not than:
+    alike, where = unbeaten(table, rank(table), best)
+    if not where:
         words.append("One split and so few data sets cannot show that another is worse.")
     elif alike:
-        words.append(f"Not shown to be worse than {than}: {', '.join(alike)}.")
+        words.append(f"Not shown to be worse than the best {where}: {', '.join(alike)}.")
     else:
-        words.append(f"All others are shown to be worse than {than}.")
-    times = plots.mean_seconds(cells, table)
+        where = "on some data set" if where == ON_ANY else where
+        words.append(f"All others are shown to be worse than the best {where}.")
     close = np.flatnonzero(averages <= CLOSE * averages[best])
-    fastest = int(close[np.argmin(times[close])])
+    fastest = min(close.tolist(), key=lambda k: times[k])
     if len(close) == 1:
         words.append("No other is within 10 % of it.")
     elif fastest == best:
@@ -313,11 +317,8 @@ def answer(cells: list[Cell], table: ErrorTable) -> str:
         error = f"{short} {number(averages[fastest])}"
         words.append(f"Fastest within 10 % of it: {table.methods[fastest]} ({error}, {told}).")
     if any(method.endswith(PLAIN) for method in table.methods):
-        words.append(
-            without_tuning(
-                table.methods[best], alike if than else [table.methods[k] for k in close]
-            )
-        )
+        near = alike if where else [table.methods[k] for k in close]
+        words.append(without_tuning(table.methods[best], near))
     return " ".join(words)
 
 

@@ -104,7 +104,7 @@ def _boxes(axes: list[Axes], height: float) -> np.ndarray:
     """Return left, top, width and height of panels in points, with the same margins around each frame."""
     point = 72.0 / axes[0].figure.dpi
     frames = np.array([ax.get_window_extent().extents for ax in axes]) * point
-    outer = np.array([ax.get_tightbbox().extents for ax in axes]) * point  # type: ignore[union-attr]
+    outer = np.array([ax.get_tightbbox().extents for ax in axes]) * point
     left, low = (frames - outer).max(axis=0)[:2] + 3.0
     right, top = (outer - frames).max(axis=0)[2:] + 3.0
     x, y = frames[:, 0] - left, height - frames[:, 3] - top
