@@ -31,6 +31,7 @@ from experiments.names import (
     METRICS,
     PRESETS,
     PROTOCOLS,
+    REPORTS,
     base_name,
     expand,
 )
@@ -209,6 +210,14 @@ def parser() -> argparse.ArgumentParser:
     told = "write the report of a comparison again, of what is finished so far"
     third = commands.add_parser("report", help=told)
     third.add_argument("folder", type=Path, help="the folder that compare wrote to")
+    for each in (first, third):
+        each.add_argument(
+            "--format",
+            nargs="+",
+            choices=REPORTS,
+            default=list(REPORTS),
+            help=f"what to write, of {', '.join(REPORTS)} (default all)",
+        )
 
     fourth = commands.add_parser("data", parents=[folder], help="list known sets, or fetch one")
     fourth.add_argument("action", nargs="?", choices=["list", "fetch"], default="list")

@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from experiments import catalogue, compare, data, methods, presets, reproduce
-from experiments.names import FIGURES, PRESETS
+from experiments.names import FIGURES, PRESETS, REPORTS
 from experiments.origin import summary
 from experiments.report import aligned, text_table, write_report
 from experiments.stats import distinct
@@ -91,7 +91,7 @@ def run_compare(options: dict) -> list[Cell]:
         part = compare.share_of(tasks, options["shard"])
         compare.run(part, out / "cells", options["jobs"], options["retry"])
     cells = compare.finished(run["files"], out / "cells")
-    finish(run, cells, out)
+    finish(run, cells, out, options["format"])
     return cells
 
 
@@ -104,7 +104,7 @@ def is_of_another_run(path: Path, options: dict) -> bool:
         return False
 
 
-def finish(run: dict, cells: list[Cell], out: Path) -> None:
+def finish(run: dict, cells: list[Cell], out: Path, formats: list[str]) -> None:
     """Print the table of each metric, write the report and say where it is."""
     options = run["options"]
     protocols: dict[str, list[str]] = {}
@@ -136,6 +136,7 @@ def finish(run: dict, cells: list[Cell], out: Path) -> None:
         metrics=options["metrics"],
         sample_size=options["sample_size"],
         provenance=summary(cell.origin for cell in cells),
+        formats=formats,
     )
     if missing:
         print(f"\n{missing} of {len(run['files'])} cells are not finished")
@@ -171,16 +172,12 @@ def run_report(options: dict) -> None:
         raise ValueError(f"{path} is broken: run the comparison again ({error!r})") from error
     if not cells:
         raise ValueError(f"no cell in {folder} is finished yet")
-    finish(run, cells, folder)
+    finish(run, cells, folder, options["format"])
 
 
 def run_preset(preset: str, options: dict) -> None:
     """Run an experiment of the literature as a comparison, and print published figures beside ours."""
-
-    def locate(name: str) -> catalogue.DataSet:
-        return catalogue.locate(name, options["data_dir"])
-
-    datasets, missing = presets.data_sets(preset, locate)
+    datasets, missing = presets.data_sets(preset, options["data_dir"])
     if missing:
         print(f"left out, because they are not here: {', '.join(missing)}", flush=True)
     if not datasets:
@@ -188,7 +185,13 @@ def run_preset(preset: str, options: dict) -> None:
             f"none of the data sets of {preset} is here; `python -m experiments data` says where they come from"
         )
     kept = {name: options[name] for name in ("seeds", "jobs", "line")}
-    alone = {"dask": None, "retry": False, "shard": (1, 1), "out": options["out"] / preset}
+    alone = {
+        "format": REPORTS,
+        "dask": None,
+        "retry": False,
+        "shard": (1, 1),
+        "out": options["out"] / preset,
+    }
     unused = {name: None for name in COMPARED}
     given = {**unused, **presets.options(preset, datasets, **kept, **alone)}
     cells = run_compare(given)

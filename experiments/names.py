@@ -21,6 +21,8 @@ ERRORS = {
 METRICS = (*(f"m{name}" for name in ERRORS), *ERRORS)
 PROTOCOLS = ("APP", "NPP", "UPP", "Dirichlet")
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6")
+#: What a report can be written as.
+REPORTS = ("html", "md", "latex", "csv", "parquet")
 #: Experiments of the literature that are run like comparisons.
 PRESETS = ("uci-multiclass", "lequa")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
 from typing import Any, cast
 
-import matplotlib.style
+import matplotlib
 import numpy as np
 import scipy.stats
 from matplotlib.axes import Axes
@@ -28,8 +27,11 @@ from experiments.stats import (
     drift,
     errors,
     failure,
+    mean_of_finite,
+    seconds,
 )
 from experiments.store import Cell
+from experiments.vectors import as_panel, plain, series
 
 #: Okabe and Ito's colours, told apart by colour-blind readers too; without yellow, which is too
 #: pale for lines on white.
@@ -39,7 +41,7 @@ MARKERS = ("o", "s", "v", "^", "D", "X", "P", "*", "<", ">")
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 #: Points between a marker and its label.
 GAP = 14
-#: Panels side by side.
+#: Panels side by side; a page may show more or fewer.
 COLUMNS = 3
 #: Curves that can be told apart in a panel; of more methods, so many of the best are in colour.
 MOST, IN_COLOUR = 10, 8
@@ -47,10 +49,9 @@ MOST, IN_COLOUR = 10, 8
 MOST_PANELS, MOST_NUMBERS = 9, 14
 #: The triangle of three prevalences is divided into triangles with so many on a side.
 SIDE = 6
-OTHERS, DIAGONAL = "others", "diagonal"
-
-# Importing QuaPy changes matplotlib's settings for everyone.
-plain = matplotlib.style.context("default")
+OTHERS = "others"
+#: Panels share an axis of errors if no end of one would be more than so many times that of another.
+MOST_UNLIKE = 3.0
 
 
 def look(index: int) -> dict[str, Any]:
@@ -63,8 +64,12 @@ def look(index: int) -> dict[str, Any]:
 
 
 def literal(text: str, width: int = 34) -> str:
-    """Return text that matplotlib shows as it is, in lines of a width: a $ would begin a formula."""
-    return textwrap.fill(text, width).replace("$", r"\$")
+    """Return text that matplotlib shows as it is, in lines of a width: a $ would begin a formula.
+
+    Characters that cannot be shown, some of which no SVG may hold, are left out.
+    """
+    shown = "".join(c for c in text if c.isprintable() or c.isspace())
+    return textwrap.fill(shown, width).replace("$", r"\$")
 
 
 def panels(n: int, width: float, height: float, columns: int, **shared: Any) -> list[Axes]:
@@ -77,6 +82,10 @@ def panels(n: int, width: float, height: float, columns: int, **shared: Any) -> 
     axes = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
     for ax in axes[n:]:
         ax.remove()
+    for k, ax in enumerate(axes[:n]):
+        as_panel(ax, k)
+        # Each can be read alone.
+        ax.tick_params(labelbottom=True, labelleft=True)
     return list(axes[:n])
 
 
@@ -88,7 +97,7 @@ def figure_of(axes: list[Axes]) -> Figure:
 def legend_below(figure: Figure, axes: list[Axes]) -> None:
     """Draw one legend for all panels, below them, in as many columns as have room."""
     drawn = (line for ax in axes for line in ax.get_lines())
-    lines = {line.get_label(): line for line in drawn if line.get_label() != DIAGONAL}
+    lines = {line.get_label(): line for line in drawn if line.get_gid()}
     if not lines:
         return
     longest = max(len(str(name)) for name in lines)
@@ -112,6 +121,27 @@ def binned(x: np.ndarray, y: np.ndarray, bins: int, end: float = 1.0) -> np.ndar
     return np.array([*means, spread])[:, ~np.isnan(means[0])]
 
 
+def over_splits(cells: list[Cell], metric: str, sample_size: int) -> np.ndarray:
+    """Return the mean drift, and the mean and standard deviation over splits of the mean error, in bins of drift.
+
+    The cells are of one method on one data set, and have a result. Where a bin has samples of one split only, the
+    deviation is not a number.
+    """
+    start = -1.0 if len(cells[0].classes) == 2 else 0.0
+    bins = round((1.0 - start) / 0.1)
+    means = []
+    for cell in cells:
+        far, error = drift(cell), errors(cell, metric, sample_size)
+        found = scipy.stats.binned_statistic(far, [far, error], "mean", bins, (start, 1.0))
+        means.append(found.statistic)
+    full = np.array(means)[:, :, ~np.isnan(means).any(axis=1).all(axis=0)]
+    x, mean = mean_of_finite(full[:, 0].T), mean_of_finite(full[:, 1].T)
+    several = np.isfinite(full[:, 1]).sum(axis=0) > 1
+    spread = np.full(len(x), np.nan)
+    spread[several] = np.nanstd(full[:, 1, several], axis=0, ddof=1)
+    return np.array([x, mean, spread])
+
+
 def select(cells: list[Cell], data: str, method: str) -> list[Cell]:
     """Return the cells of a method on a data set that have a result."""
     return [c for c in cells if c.data == data and c.method == method and not failure(c)]
@@ -123,12 +153,16 @@ def pooled(cells: list[Cell], method: str) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([c.true for c in found]), np.concatenate([c.estimated for c in found])
 
 
-def styles(table: ErrorTable) -> list[dict[str, Any]]:
+def styles(table: ErrorTable, panel: int) -> list[dict[str, Any]]:
     """Return the looks and labels of the methods as curves; of many, all but those of best mean rank are grey."""
-    looks = [{"label": literal(method), **look(k)} for k, method in enumerate(table.methods)]
+    looks = [
+        {"label": literal(method), **look(k), **series(k, f"line-{panel}")}
+        for k, method in enumerate(table.methods)
+    ]
     if len(looks) > MOST:
+        grey = {"label": OTHERS, "color": "0.6", "alpha": 0.6, "linewidth": 0.8, "zorder": 1}
         for k in np.argsort(average_ranks(table.means), kind="stable")[IN_COLOUR:]:
-            looks[k] = {"label": OTHERS, "color": "0.75", "linewidth": 0.8, "zorder": 1}
+            looks[k] = {**grey, **series(OTHERS, f"{k}-{panel}")}
     return looks
 
 
@@ -136,37 +170,60 @@ def styles(table: ErrorTable) -> list[dict[str, Any]]:
 def drift_curves(cells: list[Cell], table: ErrorTable, sample_size: int) -> Figure:
     """Draw the mean error against the drift from training to test prevalence, one panel per data set.
 
-    Of many methods, all but those of best mean rank are grey, and may leave the panel. Errors that divide by
-    prevalences have a logarithmic axis: they are greater by orders of magnitude where a class is rare.
+    Bands are one standard deviation over the splits to each side. Of many methods, all but those of best mean rank
+    are grey, and may leave the panel. Errors that divide by prevalences have a logarithmic axis: they are greater by
+    orders of magnitude where a class is rare.
     """
-    looks = styles(table)
-    axes = panels(len(table.data), 4.2, 3.6, COLUMNS)
-    for ax, data in zip(axes, table.data, strict=True):
-        ends: dict[bool, list[float]] = {True: [], False: []}
-        for method, style in zip(table.methods, looks, strict=True):
-            if found := select(cells, data, method):
-                far = np.concatenate([drift(c) for c in found])
-                error = np.concatenate([errors(c, table.metric, sample_size) for c in found])
-                x, mean, _ = binned(far, error, 10)
-                ax.plot(x, mean, markersize=5, **style)
-                ends[style["label"] != OTHERS].append(mean.max())
+    axes = panels(len(table.data), 3.6, 3.3, COLUMNS)
+    log = table.metric in SMOOTHED
+    limits = []
+    for panel, (ax, data) in enumerate(zip(axes, table.data, strict=True)):
+        coloured, grey = [0.0], [0.0]
+        for k, style in enumerate(styles(table, panel)):
+            if not (found := select(cells, data, table.methods[k])):
+                continue
+            x, mean, spread = over_splits(found, table.metric, sample_size)
+            ax.plot(x, mean, markersize=4, **style)
+            (grey if style["label"] == OTHERS else coloured).extend(mean)
+            if style["label"] != OTHERS and np.isfinite(spread).any():
+                band = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
+                low = np.maximum(mean - spread, 0.0)
+                ax.fill_between(x, low, mean + spread, **band, **series(k, f"band-{panel}"))
         ax.set_title(literal(data), fontsize=11)
-        ax.set_xlim(left=0.0)
-        highest = max(ends[True], default=0.0)
-        if table.metric in SMOOTHED and max(highest, *ends[False], 0.0) > 0.0:
-            ax.set_yscale("log")
-            log_ticks(ax.yaxis)
+        limits.append(error_limits(coloured, grey, log))
+        two = len(next((c.classes for c in cells if c.data == data and c.classes), [])) == 2
+        ax.set_xlabel("drift p′ − p of the positive class" if two else "drift ½ Σ |p′ − p|")
+        if two:
+            ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
         else:
-            ax.set_ylim(bottom=0.0, top=1.5 * highest if highest and ends[False] else None)
-        ax.grid(alpha=0.3)
-    # Not as a label of the figure, where the legend would cover it.
-    for ax in axes[-COLUMNS:]:
-        ax.set_xlabel("drift ½ Σ |p′ − p| from training to test")
-    for ax in axes[::COLUMNS]:
+            ax.set_xlim(left=0.0)
         ax.set_ylabel(ERRORS[table.metric])
+        ax.grid(alpha=0.3)
+    lows, highs = np.array(limits).T
+    if all(ends.max() <= MOST_UNLIKE * ends.min() for ends in (lows, highs)):
+        lows[:], highs[:] = lows.min(), highs.max()
+    for ax, low, high in zip(axes, lows, highs, strict=True):
+        if low > 0.0:
+            ax.set_yscale("log")
+        if high > 0.0:
+            ax.set_ylim(low, high)
+        if low > 0.0:
+            log_ticks(ax.yaxis)
     figure = figure_of(axes)
     legend_below(figure, axes)
     return figure
+
+
+def error_limits(coloured: list[float], grey: list[float], log: bool) -> tuple[float, float]:
+    """Return the ends of an axis of errors, for curves in colour and in grey; the lower one is positive if it is log.
+
+    Where there are grey curves, those above all others by far leave the panel of an axis that is not log.
+    """
+    every = np.array([*coloured, *grey])
+    if log and every.max() > 0.0:
+        return 0.8 * float(every[every > 0.0].min()), 1.25 * float(every.max())
+    highest = max(coloured) or max(grey)
+    return 0.0, 1.1 * float(min(every.max(), 1.4 * highest))
 
 
 @plain
@@ -176,7 +233,7 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
     The line is the mean of the estimates, the band one standard deviation to each side.
     """
     methods = distinct(c.method for c in cells)
-    axes = panels(len(methods), 2.1, 2.1, 4, sharex=True, sharey=True)
+    axes = panels(len(methods), 1.9, 2.0, 4, sharex=True, sharey=True)
     for index, (ax, method) in enumerate(zip(axes, methods, strict=True)):
         ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=1.0)
         if found := select(cells, data, method):
@@ -186,13 +243,11 @@ def diagonal(cells: list[Cell], data: str) -> Figure:
             ax.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.25, linewidth=0)
             ax.plot(x, mean, color=colour, linewidth=1.6)
         else:
-            ax.text(0.95, 0.1, "no result", ha="right", color="0.35")
+            ax.text(0.95, 0.1, "no result", ha="right")
         ax.set_title(literal(method, 26), fontsize=9)
         ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
         for set_ticks in (ax.set_xticks, ax.set_yticks):
             set_ticks([0.0, 0.5, 1.0], ["0", "0.5", "1"])
-        # Also above a gap in the last row.
-        ax.tick_params(labelbottom=index + 4 >= len(methods))
         ax.grid(alpha=0.3)
     figure = figure_of(axes)
     figure.suptitle(literal(data, 60), fontsize=12)
@@ -214,24 +269,19 @@ def class_diagonals(cells: list[Cell], table: ErrorTable) -> Figure:
     The cells, here and in the figures below, are of one data set, and have a result.
     """
     chosen = frequent(cells[0])
-    axes = panels(len(chosen), 2.8, 2.9, COLUMNS, sharex=True, sharey=True)
+    axes = panels(len(chosen), 2.6, 2.6, COLUMNS, sharex=True, sharey=True)
     end = max(float(c.true.max()) for c in cells)
     for index, (ax, k) in enumerate(zip(axes, chosen, strict=True)):
-        for method, style in zip(table.methods, styles(table), strict=True):
+        for method, style in zip(table.methods, styles(table, index), strict=True):
             if found := select(cells, cells[0].data, method):
                 true, estimated = pooled(found, method)
                 x, mean, _ = binned(true[:, k], estimated[:, k], 10, end)
                 ax.plot(x, mean, markersize=4, **style)
-        ax.plot([0.0, end], [0.0, end], color="0.6", linewidth=1.0, zorder=0, label=DIAGONAL)
+        ax.plot([0.0, end], [0.0, end], color="0.6", linewidth=1.0, zorder=0)
         ax.set_title(literal(cells[0].classes[k], 30), fontsize=10)
-        # Also above a gap in the last row.
-        ax.tick_params(labelbottom=index + COLUMNS >= len(chosen))
+        ax.set(xlabel="true prevalence", ylabel="estimated")
         ax.grid(alpha=0.3)
     axes[0].set(xlim=(0.0, None), ylim=(0.0, None))
-    for ax in axes[-COLUMNS:]:
-        ax.set_xlabel("true prevalence")
-    for ax in axes[::COLUMNS]:
-        ax.set_ylabel("estimated")
     figure = figure_of(axes)
     figure.suptitle(literal(cells[0].data, 60), fontsize=12)
     legend_below(figure, axes)
@@ -249,7 +299,9 @@ def biases(cells: list[Cell]) -> Figure:
     figure = Figure(figsize=(3.2 + wide * columns, 1.6 + 0.3 * rows), layout="constrained")
     ax = figure.subplots()
     end = max(float(np.abs(values).max()), 1e-9)
-    shades = ax.pcolormesh(values, cmap="RdBu_r", vmin=-end, vmax=end, edgecolors="white")
+    # In steps: a smooth scale would be an image.
+    steps = matplotlib.colormaps["RdBu_r"].resampled(11)
+    shades = ax.pcolormesh(values, cmap=steps, vmin=-end, vmax=end, edgecolors="white")
     ax.set_xticks(np.arange(columns) + 0.5, [literal(name, 16) for name in classes], rotation=40)
     for label in ax.get_xticklabels():
         label.set(ha="right", rotation_mode="anchor")
@@ -257,9 +309,12 @@ def biases(cells: list[Cell]) -> Figure:
     ax.invert_yaxis()
     ax.tick_params(length=0, labelsize=9)
     for i, j in np.ndindex(values.shape) if columns <= MOST_NUMBERS else ():
-        ink = "white" if abs(values[i, j]) > 0.6 * end else "black"
+        # Not black, which would become white on a dark page.
+        ink = "white" if abs(values[i, j]) > 0.6 * end else "#111111"
         place = {"ha": "center", "va": "center", "fontsize": 8}
-        ax.text(j + 0.5, i + 0.5, f"{values[i, j]:+.1f}", color=ink, **place)
+        # Without the sign of a zero that is rounded.
+        shown = f"{values[i, j].round(1) + 0.0:+.1f}"
+        ax.text(j + 0.5, i + 0.5, shown, color=ink, **place)
     figure.colorbar(shades, ax=ax, label="points of a hundred", pad=0.02)
     figure.suptitle(literal(cells[0].data, 60), fontsize=12)
     return figure
@@ -286,21 +341,19 @@ def displacements(true: np.ndarray, estimated: np.ndarray) -> tuple[np.ndarray, 
 def simplex(cells: list[Cell]) -> Figure:
     """Draw arrows from true to estimated prevalences of three classes, one panel per method.
 
-    Each arrow is the mean of the samples in a small triangle; its colour is the absolute error of this mean.
+    Each arrow is the mean of the samples in a small triangle.
     """
     methods, classes = distinct(c.method for c in cells), cells[0].classes
     arrows = [displacements(*pooled(cells, method)) for method in methods]
-    lengths = [np.abs(estimated - true).mean(axis=-1) for true, estimated in arrows]
-    end = max(float(np.concatenate(lengths).max()), 1e-9)
     training = on_triangle(cells[0].train_prevalence)
     corners = on_triangle(np.eye(3))
     axes = panels(len(methods), 2.6, 2.5, COLUMNS)
-    for ax, method, (true, estimated), length in zip(axes, methods, arrows, lengths, strict=True):
+    for ax, method, (true, estimated) in zip(axes, methods, arrows, strict=True):
         ax.fill(*corners.T, facecolor="none", edgecolor="0.5", linewidth=1.0)
         start = on_triangle(true)
         moves = on_triangle(estimated) - start
         whole = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.011}
-        shades = ax.quiver(*start.T, *moves.T, length, cmap="viridis_r", clim=(0.0, end), **whole)
+        ax.quiver(*start.T, *moves.T, color="#0072B2", **whole)
         ax.plot(*training, "X", color="#D55E00", markersize=7)
         for name, corner, side in zip(classes, corners, ("left", "right", "center"), strict=True):
             up = corner[1] > 0.0
@@ -312,18 +365,13 @@ def simplex(cells: list[Cell]) -> Figure:
         ax.set(xlim=(-0.05, 1.05), ylim=(-0.1, 0.95), aspect="equal")
         ax.axis("off")
     figure = figure_of(axes)
-    figure.colorbar(shades, ax=axes, label="absolute error", shrink=0.5, aspect=30)
     figure.suptitle(literal(cells[0].data, 60), fontsize=12)
     return figure
 
 
 def mean_seconds(cells: list[Cell], table: ErrorTable) -> np.ndarray:
     """Return the mean seconds of training of each method; every data set counts alike."""
-    seconds = []
-    for method in table.methods:
-        sets = [[c.fit_seconds for c in select(cells, d, method)] for d in table.data]
-        seconds.append(np.mean([np.mean(s) for s in sets if s]) if any(sets) else np.nan)
-    return np.array(seconds)
+    return mean_of_finite(seconds(cells, table)[0])
 
 
 def place_labels(ax: Axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
@@ -383,24 +431,24 @@ def time_quality(cells: list[Cell], table: ErrorTable) -> Figure:
     Methods without a result on one of the data sets are left out: their means would be over
     other data.
     """
-    seconds = np.maximum(mean_seconds(cells, table), 1e-6)
-    shown = np.flatnonzero(np.isfinite(seconds) & np.isfinite(table.averages))
-    figure = Figure(figsize=(7.2, 4.8), layout="constrained")
+    times = np.maximum(mean_seconds(cells, table), 1e-6)
+    shown = np.flatnonzero(np.isfinite(times) & np.isfinite(table.averages))
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     ax = figure.subplots()
     for k in shown:
         style = look(int(k))
-        ax.plot(seconds[k], table.averages[k], style["marker"], color=style["color"], markersize=8)
+        ax.plot(times[k], table.averages[k], style["marker"], color=style["color"], markersize=8)
     ax.margins(y=0.15)
     ax.set_xscale("log")
     if len(shown):
-        ax.set_xlim(seconds[shown].min() / 1.7, seconds[shown].max() * 1.7)
+        ax.set_xlim(times[shown].min() / 1.7, times[shown].max() * 1.7)
     log_ticks(ax.xaxis)
     ax.set_xlabel("mean seconds of training")
     ax.set_ylabel(f"mean {ERRORS[table.metric]}")
     ax.grid(alpha=0.3)
     if len(shown):
         names = [table.methods[k] for k in shown]
-        place_labels(ax, seconds[shown], table.averages[shown], names)
+        place_labels(ax, times[shown], table.averages[shown], names)
     else:
         ax.text(
             0.5, 0.5, "no method has results on all data sets", ha="center", transform=ax.transAxes
@@ -443,7 +491,7 @@ def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
         better = place < half
         x, side = ranking.ranks[k], 1.0 if better else n
         y = top + 0.5 + (place if better else n - 1 - place)
-        ax.plot([x, x, side], [0.0, y, y], color="0.3", linewidth=0.9, clip_on=False)
+        ax.plot([x, x, side], [0.0, y, y], color="0.5", linewidth=0.9, clip_on=False)
         ax.annotate(
             f"{literal(ranking.methods[k])}  ({x:.2f})",
             (side, y),
@@ -453,11 +501,3 @@ def draw_names(ax: Axes, ranking: Ranking, top: float) -> None:
             va="center",
             fontsize=10,
         )
-
-
-@plain
-def png(figure: Figure) -> bytes:
-    """Return the figure as a PNG file, on white."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130, facecolor="white")
-    return buffer.getvalue()

@@ -6,13 +6,13 @@ under UPP. ``reproduce lequa`` runs the folders of the LeQua 2022 competition, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from quapy.data.datasets import UCI_MULTICLASS_DATASETS
 
-from experiments.catalogue import TEST_SIZE, DataSet
+from experiments.catalogue import TEST_SIZE, DataSet, find, folders, is_bags
 from experiments.names import expand
 from experiments.report import number
 from experiments.stats import errors, failure
@@ -57,27 +57,28 @@ def published(preset: str, name: str) -> dict[str, float]:
     return dict(zip(("published EM", "published best"), PUBLISHED_UCI[name], strict=True))
 
 
-def data_sets(preset: str, locate: Callable[[str], DataSet]) -> tuple[list[DataSet], list[str]]:
-    """Return the sets of a preset that are here, and the names of the others."""
-    found, missing = [], []
-    for name in UCI_MULTICLASS_DATASETS if preset == "uci-multiclass" else PUBLISHED_LEQUA:
-        # Files that `data fetch` writes are called multi.NAME.
-        for known in (name, f"multi.{name}"):
-            try:
-                found.append(locate(known))
-                break
-            except FileNotFoundError:
-                continue
-        else:
-            missing.append(name)
-    return found, missing
+def data_sets(preset: str, data_dir: Path | None) -> tuple[list[DataSet], list[str]]:
+    """Return the sets of a preset that are in the folders of data, and the names of the others.
+
+    QuaPy's sets are called NAME, or multi.NAME if ``data fetch`` wrote them. Those of LeQua are folders.
+    """
+    if preset == "lequa":
+        places = {name: [f / name for f in folders(data_dir)] for name in PUBLISHED_LEQUA}
+        found = {name: next(filter(is_bags, paths), None) for name, paths in places.items()}
+    else:
+        found = {
+            name: find(f"multi.{name}", data_dir) or find(name, data_dir)
+            for name in UCI_MULTICLASS_DATASETS
+        }
+    here = [DataSet(name, path) for name, path in found.items() if path is not None]
+    return here, [name for name, path in found.items() if path is None]
 
 
 def table(preset: str, cells: list[Cell]) -> list[list[str]]:
     """Return rows of mean absolute errors, one for each data set: ours, then those published; the first is a head."""
     sets = list(dict.fromkeys(cell.data for cell in cells))
     ours = list(dict.fromkeys(cell.method for cell in cells))
-    known = {name: published(preset, name.removeprefix("multi.")) for name in sets}
+    known = {name: published(preset, name) for name in sets}
     columns = list(dict.fromkeys(column for found in known.values() for column in found))
     values: dict[tuple[str, str], list[float]] = {}
     for cell in cells:

@@ -105,9 +105,11 @@ def errors(cell: Cell, metric: str, sample_size: int) -> np.ndarray:
 def drift(cell: Cell) -> np.ndarray:
     """Return how far the prevalences of each sample are from those of the training part.
 
-    The distance is half the sum of |p′ − p| over classes, from 0 to 1. For two classes it is |p′ − p| of either.
+    For two classes it is p′ − p of the positive one, from -1 to 1. For more it is half the sum of |p′ − p| over the
+    classes, from 0 to 1, which has no sign.
     """
-    return np.abs(cell.true - cell.train_prevalence).sum(axis=-1) / 2.0
+    change = cell.true - cell.train_prevalence
+    return change[:, 1] if change.shape[1] == 2 else np.abs(change).sum(axis=-1) / 2.0
 
 
 def shown_classes(n_classes: int) -> list[int]:
@@ -226,6 +228,30 @@ def error_table(cells: list[Cell], metric: str, sample_size: int) -> ErrorTable:
     )
 
 
+def seconds(
+    cells: list[Cell], table: ErrorTable, kind: str = "fit_seconds"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean seconds of the methods (rows) on the data sets (columns), and their spread over the splits.
+
+    Both are not a number where there is nothing to take the mean or the spread of.
+    """
+    grid: dict[tuple[str, str], list[float]] = {}
+    for cell in cells:
+        if not failure(cell):
+            grid.setdefault((cell.method, cell.data), []).append(getattr(cell, kind))
+    found = [[grid.get((method, name), []) for name in table.data] for method in table.methods]
+    means = [[np.mean(each) if each else np.nan for each in row] for row in found]
+    spreads = [[np.std(each, ddof=1) if len(each) > 1 else np.nan for each in row] for row in found]
+    return np.array(means), np.array(spreads)
+
+
+def mean_of_finite(values: np.ndarray) -> np.ndarray:
+    """Return the mean of those entries of each row that are numbers; not a number if none is."""
+    known = np.isfinite(values)
+    sums, counts = np.where(known, values, 0.0).sum(axis=1), known.sum(axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
 def average_ranks(means: np.ndarray) -> np.ndarray:
     """Return the mean rank of each method (row) over data sets (columns), 1 the best.
 
@@ -270,15 +296,17 @@ def rank(table: ErrorTable) -> Ranking | None:
         return None
     methods = [name for name, kept in zip(table.methods, rows, strict=True) if kept]
     ranks = np.where(np.isnan(means), np.inf, means)
-    alike = (ranks == ranks[0]).all()
-    friedman = np.nan if n_methods < 3 else scipy.stats.friedmanchisquare(*ranks).pvalue
+    if (ranks == ranks[0]).all():
+        friedman = 1.0
+    else:
+        friedman = np.nan if n_methods < 3 else scipy.stats.friedmanchisquare(*ranks).pvalue
     logs = np.log(np.maximum(means, 1e-12))
     ratios = np.exp((logs[:, np.newaxis] - logs).mean(axis=2))
     return Ranking(
         methods,
         average_ranks(means),
         n_data,
-        1.0 if alike else float(friedman),
+        float(friedman),
         pairwise_tests(means),
         ratios,
     )

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -791,8 +790,7 @@ def test_each_figure_on_tiny_data(figure, tiny_folder, tmp_path, capsys, monkeyp
     assert all(line.split()[1] in ("SUPPORTED", "PARTLY", "NOT") for line in verdicts)
     records = [json.loads(path.read_text())["record"] for path in (out / "pieces").iterdir()]
     assert not [record["error"] for record in records if record.get("error")]
-    picture = next((out / "figures").glob(f"*{figure}*.png"))
-    assert plt.imread(picture).std() > 0.05
+    assert (out / "figures" / f"{figure}.svg").read_text().count("<path") > 20
     page = (out / "report.html").read_text()
     for line in verdicts:
         text = line.split(maxsplit=1)[1]

@@ -13,6 +13,7 @@ from tests.conftest import make_classes
 def folder(tmp_path, monkeypatch):
     X, y = make_classes(n=900, d=4)
     np.savez(tmp_path / "mhr.npz", X=X, y=y)
+    # Not the embedded set of this name.
     np.savez(tmp_path / "multi.digits.npz", X=X[:600], y=y[:600])
     monkeypatch.setattr(presets, "METHODS", ("Quantifier", "EMQ@plain"))
     real = presets.options
@@ -28,7 +29,7 @@ def test_sets_of_several_classes(folder, capsys):
     assert "UPP, 5 samples of 500 rows" in (folder / "out/uci-multiclass/report.html").read_text()
     lines = printed[printed.index("ours and published") :].splitlines()
     head, first, second = (
-        line for line in lines if "Quantifier" in line or line[:2] in ("mh", "mu")
+        line for line in lines if "Quantifier" in line or line[:3] in ("mhr", "dig")
     )
     assert head.split("  ")[-1].strip() == "published best"
     files = [path.name for path in (folder / "out/uci-multiclass/cells").glob("*.json")]

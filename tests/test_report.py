@@ -1,20 +1,23 @@
 """Statistics, figures and report of a comparison, on small made-up results."""
 
 import base64
-import io
+import hashlib
 import re
+import shutil
+import subprocess
+import warnings
 from html.parser import HTMLParser
 from itertools import pairwise
+from xml.etree import ElementTree
 
-import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
 import quapy.error
 import scipy.stats
 
-from experiments import plots, stats
-from experiments.report import drift_block, ranking_blocks, text_table, version, write_report
+from experiments import origin, plots, report, stats, vectors
+from experiments.report import drift_block, ranking_blocks, text_table, write_report
 from experiments.store import Cell, both
 
 DATA = ("cancer", "<b>digits</b> & $co", "adult|x")
@@ -70,6 +73,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.tables, self.images, self.tags, self.text = [], [], [], [], ""
+        self.drawn = ""
         self.caption = ""
         self.feed(text)
         self.close()
@@ -92,16 +96,19 @@ class Page(HTMLParser):
         if tag == "strong":
             rows = self.tables[-1]["rows"]
             self.tables[-1]["bold"].add((len(rows) - 1, len(rows[-1]) - 1))
-        if tag == "img":
+        if attrs.get("role") == "img":
             self.images.append(attrs)
 
     def handle_endtag(self, tag):
         assert self.open.pop()[0] == tag
 
     def handle_data(self, data):
-        self.text += data
         inside = {tag for tag, _ in self.open}
-        if "figcaption" in inside:
+        if "svg" in inside:
+            self.drawn += data
+        elif not inside & {"script", "style"}:
+            self.text += data
+        if {"figcaption", "summary"} & inside:
             self.caption += data
         if {"td", "th"} & inside:
             self.tables[-1]["rows"][-1][-1] += data
@@ -120,10 +127,6 @@ def absolute(cells, data, method, seeds=(0, 1)):
     """Absolute errors, computed apart from what is tested."""
     found = [c for c in cells if (c.data, c.method) == (data, method) and c.seed in seeds]
     return np.concatenate([np.abs(c.true - c.estimated)[:, 1] for c in found if not c.error])
-
-
-def pixels(png):
-    return matplotlib.image.imread(io.BytesIO(png), format="png")
 
 
 # ---------------------------------------------------------------------- statistics
@@ -160,18 +163,113 @@ def test_table_means_and_best(cells, table):
     assert table.failed.sum() == 1
 
 
-def test_tests_agree_with_scipy(cells, table):
+def split_means(cells, data, method, seeds=(0, 1)):
+    """Mean absolute errors of the splits, computed apart from what is tested."""
+    return np.array([absolute(cells, data, method, (seed,)).mean() for seed in seeds])
+
+
+def test_corrected_t_test():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(0.3, 0.1, 8), rng.normal(0.25, 0.1, 8)
+    # Without rows in the test part nothing is corrected.
+    expected = scipy.stats.ttest_rel(first, second).pvalue
+    assert stats.corrected_t_test(first, second, 0.0) == pytest.approx(expected)
+    # By hand: differences 1, 2, 3 have mean 2 and variance 1, and the factor is 1/3 + 3/7.
+    t = 2.0 / np.sqrt(1 / 3 + 3 / 7)
+    expected = 2 * scipy.stats.t(2).sf(t)
+    found = stats.corrected_t_test(np.array([2.0, 3.0, 4.0]), np.ones(3), 0.3)
+    assert found == pytest.approx(expected)
+    assert stats.corrected_t_test(np.ones(3), np.array([2.0, 3.0, 4.0]), 0.3) == found
+    # The greater the share, the more splits overlap, and the less they show.
+    shares = [stats.corrected_t_test(first, second, share) for share in (0.0, 0.1, 0.3, 0.9)]
+    assert shares == sorted(shares)
+    # Nothing differs; all differ alike; one split.
+    assert stats.corrected_t_test(first, first, 0.3) == 1.0
+    assert stats.corrected_t_test(np.ones(3), np.zeros(3), 0.3) == 0.0
+    assert np.isnan(stats.corrected_t_test(np.ones(1), np.zeros(1), 0.3))
+
+
+def test_corrected_t_test_keeps_its_level_where_the_plain_one_does_not():
+    """Means over splits of the same rows: a part of the variance is common to all of them."""
+    rng = np.random.default_rng(0)
+    rejected = np.zeros(2)
+    for _ in range(400):
+        share, splits = 0.3, 10
+        rho = share  # Nadeau and Bengio's estimate of the correlation of two splits
+        common, own = rng.normal() * np.sqrt(rho), rng.normal(size=splits) * np.sqrt(1 - rho)
+        differences = common + own
+        plain = scipy.stats.ttest_1samp(differences, 0.0).pvalue
+        found = stats.corrected_t_test(differences, np.zeros(splits), share)
+        rejected += [plain < 0.05, found < 0.05]
+    assert rejected[0] / 400 > 0.2
+    assert rejected[1] / 400 < 0.08
+
+
+def test_holm_by_hand():
+    # Sorted 0.01, 0.02, 0.03, 0.9 are multiplied by 4, 3, 2, 1, and never fall.
+    found = stats.holm(np.array([0.02, 0.9, np.nan, 0.01, 0.03]))
+    np.testing.assert_allclose(found, [0.06, 0.9, np.nan, 0.04, 0.06])
+    np.testing.assert_allclose(stats.holm(np.array([0.6, 0.7])), 1.0)
+    assert stats.holm(np.zeros(0)).size == 0
+
+
+def test_tests_against_the_best(cells, table):
+    """The numbers of each column, computed anew from the samples."""
     for j, data in enumerate(DATA):
         best = METHODS[int(table.best[:, j].argmax())]
-        for i, method in enumerate(METHODS):
+        raw = {}
+        for method in METHODS:
             seeds = (0,) if (data, method) == FAILED[:2] else (0, 1)
-            first, second = (absolute(cells, data, m, seeds) for m in (method, best))
-            expected = 1.0 if method == best else scipy.stats.wilcoxon(first, second).pvalue
-            assert table.pvalues[i, j] == pytest.approx(expected, rel=1e-6)
+            first, second = (split_means(cells, data, m, seeds) for m in (method, best))
+            spread = (
+                np.sqrt((1 / 2 + 3 / 7) * (first - second).var(ddof=1)) if len(seeds) > 1 else 0
+            )
+            if method != best and spread:
+                t = abs((first - second).mean()) / spread
+                raw[method] = 2 * scipy.stats.t.sf(t, df=1)
+        corrected, least = {}, 0.0
+        for k, method in enumerate(sorted(raw, key=raw.get)):
+            least = corrected[method] = min(1.0, max(least, raw[method] * (len(raw) - k)))
+        for i, method in enumerate(METHODS):
+            expected = 1.0 if method == best else corrected.get(method, np.nan)
+            np.testing.assert_allclose(table.pvalues[i, j], expected, rtol=1e-6)
             assert table.same_as_best[i, j] == (expected >= 0.05 and method != best)
-    # Both outcomes occur, or the test would not tell them apart.
+    np.testing.assert_allclose(
+        table.spreads[0], [split_means(cells, data, METHODS[0]).std(ddof=1) for data in DATA]
+    )
+    assert np.isnan(table.spreads[3, 2])
     assert table.same_as_best.any()
-    assert not table.same_as_best[0].any()
+
+
+def test_marks_follow_the_means():
+    """Where the differences of all methods vary alike, no marked method is worse than one without a mark."""
+    rng = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(30):
+        noise = rng.normal(0.0, 0.05, 6)
+        noise -= noise.mean()
+        means = np.array([0.1, *rng.uniform(0.11, 0.3, 7)])
+        # Their differences to the first method have the same variance: signs change nothing.
+        signs = rng.choice([-1.0, 1.0], 7)
+        errors = [
+            means[0] + 0 * noise,
+            *(m + s * noise for m, s in zip(means[1:], signs, strict=True)),
+        ]
+        found = [{seed: float(e) for seed, e in enumerate(row)} for row in errors]
+        pvalues = stats.against_best(found, np.array([row.mean() for row in errors]), 0.3)
+        order = np.argsort([row.mean() for row in errors])
+        assert (np.diff(pvalues[order]) <= 1e-12).all()
+        outcomes |= set((pvalues >= 0.05).tolist())
+    assert outcomes == {True, False}
+
+
+def test_a_method_is_tested_on_the_splits_it_has():
+    results = [{0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.2, 2: 0.5}, {3: 0.4}, {}]
+    means = np.array([0.2, 0.35, 0.4, np.nan])
+    found = stats.against_best(results, means, 0.3)
+    expected = stats.corrected_t_test(np.array([0.2, 0.5]), np.array([0.1, 0.3]), 0.3)
+    np.testing.assert_allclose(found, [1.0, expected, np.nan, np.nan])
+    assert np.isnan(stats.against_best([{}, {}], np.full(2, np.nan), 0.3)).all()
 
 
 def test_special_cases_of_tables():
@@ -199,26 +297,94 @@ def test_special_cases_of_tables():
         stats.error_table([one, make_cell("data", "two", 0, samples=21)], "mae", SIZE)
 
 
-def test_ranks_and_critical_difference_by_hand():
+def test_ranks_by_hand():
     means = np.array([[0.1, 0.2, 0.3], [0.2, 0.2, np.nan], [0.3, 0.1, 0.2]])
     # Ranks by column: 1 2 3; 2.5 2.5 1; 2 3 1.
     np.testing.assert_allclose(stats.average_ranks(means), [5.5 / 3, 7.5 / 3, 5 / 3])
-    # Demsar (2006), table 5: q = 2.343 for three methods and 2.569 for four.
-    assert stats.critical_difference(3, 3) == pytest.approx(2.343 * np.sqrt(12 / 18), abs=1e-3)
-    assert stats.critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
+
+
+def test_pairwise_tests():
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.1, 0.2, 10)
+    means = np.array([base, base + rng.uniform(0.01, 0.05, 10), base + rng.normal(0, 0.01, 10)])
+    found = stats.pairwise_tests(means)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_array_equal(np.diag(found), 1.0)
+    raw = [scipy.stats.wilcoxon(means[a], means[b]).pvalue for a, b in ((0, 1), (0, 2), (1, 2))]
+    np.testing.assert_allclose(found[[0, 0, 1], [1, 2, 2]], stats.holm(np.array(raw)))
+    # All ten differences have the same sign: by hand, 2/2^10, times the three pairs.
+    assert found[0, 1] == pytest.approx(3 * 2 / 2**10)
+    # A method without a result is the worst.
+    means[0, 0] = np.nan
+    assert stats.pairwise_tests(means)[0, 1] > found[0, 1]
+    np.testing.assert_array_equal(stats.pairwise_tests(means[[1, 1]]), 1.0)
+
+
+def ranking_of(means):
+    means = np.array(means)
+    shape = means.shape
+    names = [f"m{k}" for k in range(shape[0])], [f"d{k}" for k in range(shape[1])]
+    ones, zeros = np.ones(shape, dtype=int), np.zeros(shape, dtype=int)
+    failed = np.isnan(means).astype(int)
+    nan = np.full(shape, np.nan)
+    return stats.rank(
+        stats.ErrorTable("ae", *names, means, nan, nan, ones - failed, failed, zeros > 0)
+    )
+
+
+def test_ranking():
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.1, 0.2, 12)
+    means = [base, 2 * base, 4 * base * rng.uniform(0.9, 1.1, 12)]
+    ranking = ranking_of(means)
+    np.testing.assert_allclose(ranking.ranks, [1, 2, 3])
+    assert ranking.friedman == pytest.approx(scipy.stats.friedmanchisquare(*means).pvalue)
+    assert ranking.ratios[1, 0] == pytest.approx(2.0)
+    assert ranking.ratios[2, 0] == pytest.approx(np.exp(np.log(means[2] / base).mean()))
+    assert ranking.can_differ
+    assert ranking.differ.sum() == 6
+    # Four data sets cannot show it, however great the difference.
+    few = ranking_of(np.array(means)[:, :4])
+    assert not few.can_differ
+    assert not few.differ.any()
+    # Nor is a pair looked at where Friedman's test says that all may be alike.
+    alike = stats.Ranking(["a", "b", "c"], few.ranks, 9, 0.2, np.zeros((3, 3)), few.ratios)
+    assert not alike.differ.any()
+    two = ranking_of(means[:2])
+    assert np.isnan(two.friedman)
+    assert two.differ.sum() == 2
+
+
+def test_rankings_without_a_difference_or_a_result():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ranking_of(np.full((3, 4), 0.1)).friedman == 1.0
+    ranking = ranking_of([[0.1, 0.2], [0.2, np.nan], [0.3, 0.4]])
+    (grid,) = ranking_blocks(ranking, "mae")
+    assert {row[0]: row[2] for row in grid.rows} == {"m0": "–", "m1": "–", "m2": "2.45"}
+    assert "nan" not in str(grid)
 
 
 @pytest.mark.parametrize(
-    ("difference", "groups"),
+    ("pairs", "groups"),
     [
-        (1.2, [(1.0, 1.5), (1.5, 2.5)]),
-        (1.5, [(1.0, 2.5), (2.5, 4.0)]),
-        (0.4, []),
-        (3.0, [(1.0, 4.0)]),
+        # Pairs, in the order of ranks, that differ, and the groups that are left.
+        ([(0, 2), (0, 3), (1, 3)], [(1.0, 1.5), (1.5, 2.5), (2.5, 4.0)]),
+        ([(0, 3)], [(1.0, 2.5), (1.5, 4.0)]),
+        ([], [(1.0, 4.0)]),
+        ([(a, b) for b in range(4) for a in range(b)], []),
+        # A method that differs from one within a group ends it, even if it does not differ from its ends.
+        ([(1, 2)], [(1.0, 1.5), (2.5, 4.0)]),
     ],
 )
-def test_cliques_are_the_largest(difference, groups):
-    assert stats.cliques(np.array([4.0, 1.0, 1.5, 2.5]), difference) == groups
+def test_cliques_are_the_largest(pairs, groups):
+    ranks = np.array([4.0, 1.0, 1.5, 2.5])
+    order = np.argsort(ranks)
+    pvalues = np.ones((4, 4))
+    for a, b in pairs:
+        pvalues[order[a], order[b]] = pvalues[order[b], order[a]] = 0.01
+    ranking = stats.Ranking(list("abcd"), ranks, 9, 0.01, pvalues, np.ones((4, 4)))
+    assert stats.cliques(ranking) == groups
 
 
 def test_ranking_needs_two_data_sets(cells, table):
@@ -229,8 +395,19 @@ def test_ranking_needs_two_data_sets(cells, table):
     ranking = stats.rank(table)
     assert ranking.n_data == 3
     assert ranking.ranks.sum() == pytest.approx(1 + 2 + 3 + 4)
-    assert plots.rank_diagram(None) is None
-    assert plots.rank_diagram(stats.Ranking(["a", "b"], np.array([1.0, 2.0]), 1.0, 2)) is None
+    assert plots.rank_diagram(ranking) is None
+    assert (
+        "cannot show that two of so many methods differ" in ranking_blocks(ranking, "mae")[0].note
+    )
+
+
+def test_seconds(cells, table):
+    means, spreads = stats.seconds(cells, table)
+    np.testing.assert_allclose(means, np.repeat([[0.6], [1.1], [1.1], [0.9]], 3, axis=1))
+    assert np.isnan(spreads).tolist() == (table.seeds == 1).tolist()
+    np.testing.assert_allclose(plots.mean_seconds(cells, table), [0.6, 1.1, 1.1, 0.9])
+    values = np.array([[1.0, np.nan], [np.nan, np.nan]])
+    np.testing.assert_array_equal(stats.mean_of_finite(values), [1.0, np.nan])
 
 
 # ---------------------------------------------------------------------- figures
@@ -245,7 +422,7 @@ def test_labels_do_not_overlap():
     """Ten methods at almost the same place."""
     found = [make_cell("data", f"method number {k}", 0, rng=k) for k in range(10)]
     figure = plots.time_quality(found, stats.error_table(found, "mae", SIZE))
-    plots.png(figure)
+    figure.draw_without_rendering()
     boxes = [super(type(t), t).get_window_extent() for t in figure.axes[0].texts]
     assert len(boxes) == 10
     for k, box in enumerate(boxes):
@@ -253,13 +430,50 @@ def test_labels_do_not_overlap():
 
 
 def test_drift_curve_values(cells, table):
+    """The curve is the mean of the splits, the band their standard deviation, on both sides of no drift."""
     ax = plots.drift_curves(cells, table, SIZE).axes[0]
     assert ax.get_title() == DATA[0]
     (line,) = [line for line in ax.get_lines() if line.get_label() == "CC(LR)"]
-    drift = np.tile(np.abs(cells[0].true[:, 1] - 0.4), 2)
-    assert line.get_xdata()[0] == pytest.approx(drift[drift < 0.1].mean())
-    expected = absolute(cells, DATA[0], "CC(LR)")[drift < 0.1].mean()
-    assert line.get_ydata()[0] == pytest.approx(expected)
+    drift = cells[0].true[:, 1] - 0.4
+    inside = (drift >= -0.3) & (drift < -0.2)
+    place = int(np.argmin(np.abs(line.get_xdata() + 0.25)))
+    assert line.get_xdata()[place] == pytest.approx(drift[inside].mean())
+    means = [absolute(cells, DATA[0], "CC(LR)", (seed,))[inside].mean() for seed in (0, 1)]
+    assert line.get_ydata()[place] == pytest.approx(np.mean(means))
+    (band,) = [c for c in ax.collections if c.get_gid() == "series-0-band-0"]
+    heights = band.get_paths()[0].vertices
+    at = heights[np.isclose(heights[:, 0], line.get_xdata()[place]), 1]
+    assert at.max() == pytest.approx(np.mean(means) + np.std(means, ddof=1))
+    assert line.get_xdata().min() < -0.3
+    assert line.get_xdata().max() > 0.5
+
+
+def test_splits_with_other_drifts():
+    """A bin with samples of one split has no band; one without any is left out."""
+    found = [make_cell("data", "m", seed, train=train) for seed, train in ((0, 0.3), (1, 0.5))]
+    x, mean, spread = plots.over_splits(found, "ae", SIZE)
+    assert np.isfinite([x, mean]).all()
+    assert np.isnan(spread[[0, -1]]).all()
+    assert np.isfinite(spread[3:-3]).all()
+    assert (np.diff(x) > 0).all()
+
+
+@pytest.mark.parametrize(("factor", "shared"), [(1.2, True), (20.0, False)])
+def test_panels_share_the_errors_or_say_so(factor, shared):
+    found = [
+        make_cell(data, "m", seed, noise=noise, rng=seed)
+        for data, noise in (("a", 0.01), ("b", 0.01 * factor))
+        for seed in range(2)
+    ]
+    table = stats.error_table(found, "ae", SIZE)
+    block = drift_block(found, table, SIZE)
+    assert (len({ax.get_ylim() for ax in block.figure.axes}) == 1) == shared
+    assert ("own scale" in block.caption) == (not shared)
+    assert "Bands are one standard deviation" in block.caption
+
+
+def curves(ax):
+    return [line for line in ax.get_lines() if line.get_gid()]
 
 
 def drift_axes(n_methods, metric):
@@ -280,7 +494,7 @@ def test_errors_that_divide_by_prevalences_have_a_log_axis(metric):
     assert ax.get_yscale() == scale
     assert ("log scale" in caption) == (scale == "log")
     # Nothing is cut off.
-    values = np.concatenate([line.get_ydata() for line in ax.get_lines()])
+    values = np.concatenate([line.get_ydata() for line in curves(ax)])
     low, high = ax.get_ylim()
     assert low <= values.min() <= values.max() <= high
 
@@ -294,7 +508,7 @@ def test_drift_curves_of_perfect_or_failed_methods(n_methods, metric):
         result |= {"classes": ["no", "yes"], "train_prevalence": both(0.4)}
         found = [Cell("data", f"m{k}", 0, **result) for k in range(n_methods)]
         table = stats.error_table(found, metric, SIZE)
-        plots.png(plots.drift_curves(found, table, SIZE))
+        vectors.draw(plots.drift_curves(found, table, SIZE), "drift")
 
 
 @pytest.mark.parametrize("n_methods", [plots.MOST, 24])
@@ -304,8 +518,8 @@ def test_of_many_methods_the_best_are_in_colour(n_methods):
     shown = plots.IN_COLOUR if many else n_methods
     # One line for all others, and the last.
     assert names == [f"m{k}" for k in range(shown)] + ["others"] * many
-    coloured = [line for line in ax.get_lines() if line.get_label() != "others"]
-    grey = [line for line in ax.get_lines() if line.get_label() == "others"]
+    coloured = [line for line in curves(ax) if line.get_label() != "others"]
+    grey = [line for line in curves(ax) if line.get_label() == "others"]
     assert (len(coloured), len(grey)) == (shown, n_methods - shown)
     # The same looks as in other figures.
     for k, line in enumerate(coloured):
@@ -317,17 +531,20 @@ def test_of_many_methods_the_best_are_in_colour(n_methods):
         assert highest < ax.get_ylim()[1] <= 2 * highest
 
 
-def diagram(ranks, difference):
-    ranks = np.array(ranks, dtype=float)
-    ranking = stats.Ranking([f"m{k}" for k in range(len(ranks))], ranks, difference, 3)
-    _, words, picture = ranking_blocks(ranking, "mae")
-    return plots.rank_diagram(ranking), words.text, picture.caption
+def diagram(n, groups=1):
+    """A diagram of methods that all differ but for those of the same group."""
+    group = np.arange(n) * groups // n
+    pvalues = np.where(group[:, np.newaxis] == group, 1.0, 0.001)
+    ratios = np.ones((n, n))
+    ranks = np.arange(1.0, n + 1)
+    ranking = stats.Ranking([f"m{k}" for k in range(n)], ranks, 30, 1e-9, pvalues, ratios)
+    return plots.rank_diagram(ranking), ranking_blocks(ranking, "mae")[-1]
 
 
 @pytest.mark.parametrize("n", [3, 12, 13, 24, 60])
 def test_numbers_of_ranks_do_not_run_together(n):
-    figure = diagram(range(1, n + 1), 1.5)[0]
-    plots.png(figure)
+    figure, _ = diagram(n, groups=2)
+    figure.draw_without_rendering()
     ax = figure.axes[0]
     boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
     assert 3 <= len(boxes) <= 12
@@ -336,21 +553,67 @@ def test_numbers_of_ranks_do_not_run_together(n):
     assert ax.get_xlim() == (1.0, n)
 
 
-@pytest.mark.parametrize("difference", [1.4, 1.6, 3.0, 9.0])
-def test_a_difference_that_none_exceeds_has_no_bars(difference):
-    """The best and the worst method are 2.5 apart."""
-    figure, told, caption = diagram([1.0, 2.0, 3.5, 3.5], difference)
+@pytest.mark.parametrize(("groups", "n_bars"), [(2, 2), (3, 3), (6, 0)])
+def test_bars_join_what_does_not_differ(groups, n_bars):
+    figure, picture = diagram(6, groups)
     ax = figure.axes[0]
     bars = [line for line in ax.get_lines() if line.get_linewidth() == 4]
-    arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None)]
-    (words,) = [t.get_text() for t in ax.texts if t.get_text().startswith("critical")]
-    alike = difference > 2.5
-    assert bool(bars) == bool(arrows) == (not alike)
-    assert ("no two methods differ" in words) == ("no two methods differ" in caption) == alike
-    assert ("can hardly tell methods apart" in told) == (difference > 1.5)
-    # Names and ranks are there all the same.
-    shown = {t.get_text().split()[0] for t in ax.texts if "(" in t.get_text()}
-    assert shown == {"m0", "m1", "m2", "m3"}
+    assert len(bars) == n_bars
+    assert ("bars join" in picture.caption) == bool(n_bars)
+    assert {t.get_text().split()[0] for t in ax.texts} == {f"m{k}" for k in range(6)}
+    assert diagram(6, 1)[0] is None
+
+
+def test_figures_are_the_same_each_time_and_apart_from_each_other(cells, table):
+    first, again, other = (
+        vectors.draw(plots.drift_curves(cells, table, SIZE), name) for name in ("a", "a", "b")
+    )
+    assert first == again
+    every = [e.get("id") for e in ElementTree.fromstring(first.svg).iter() if e.get("id")]
+    assert len(every) == len(set(every))
+    ids = [set(re.findall(r' id="([^"]*)"', "".join(d.parts))) for d in (first, other)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    # All that is referred to is there.
+    for drawing, known in zip((first, other), ids, strict=True):
+        text = "".join([*drawing.parts, *(key.swatch for key in drawing.keys)])
+        assert set(re.findall(r"#([\w-]+)[\")]", text)) <= known
+        # Names are text, and ink is the page's.
+        assert "cancer" in text
+        assert not re.search(r"#000000|#ffffff|<image|<metadata|<style", text)
+    assert [key.name for key in first.keys] == list(METHODS)
+    assert [key.series for key in first.keys] == [f"series-{k}" for k in range(4)]
+
+
+def test_panels_of_a_figure_are_alike(cells, table):
+    drawing = vectors.draw(plots.drift_curves(cells, table, SIZE), "drift")
+    views = [re.search('viewBox="([^"]*)"', part)[1].split() for part in drawing.parts]
+    assert len(views) == 3
+    assert len({tuple(view[2:]) for view in views}) == 1
+    assert float(views[0][2]) == pytest.approx(0.75 * drawing.width, abs=1)
+    # Axes that are no panels keep their figure whole.
+    whole = vectors.draw(plots.biases([class_cell("data", "m")]), "bias")
+    assert len(whole.parts) == 1
+    assert whole.keys == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_that_no_svg_may_hold():
+    names = ["\x00\x1b[0m", "]]>", "<script>", "a\nb", "&amp;", "$\\frac"]
+    found = [make_cell("d\x07", name, 0) for name in names]
+    drawing = vectors.draw(
+        plots.drift_curves(found, stats.error_table(found, "mae", SIZE), SIZE), "drift"
+    )
+    ElementTree.fromstring(drawing.svg)
+    assert [key.name for key in drawing.keys] == [
+        "[0m",
+        "]]>",
+        "<script>",
+        "a b",
+        "&amp;",
+        "$\\frac",
+    ]
+    assert "<script" not in "".join(drawing.parts)
 
 
 # ---------------------------------------------------------------------- report
@@ -360,22 +623,41 @@ def test_page_is_whole_and_needs_nothing_else(folder, page):
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>")
     names = [tag for tag, *_ in page.tags]
-    assert not {"script", "link", "iframe", "b", "now"} & set(names)
-    assert not re.search(r"https?://|url\(|@import", text)
+    assert not {"img", "link", "iframe", "b", "now"} & set(names)
+    assert not re.search(r"https?://|url\((?!#)|@import", text)
     assert names.count("h1") == 1
     for words in ("Under drift <now>", COMMAND, "ValueError: <script>alert(1)</script>"):
         assert words in page.text
     metas = [attrs for tag, attrs, _ in page.tags if tag == "meta"]
     assert any(attrs.get("name") == "viewport" for attrs in metas)
     policies = [attrs["content"] for attrs in metas if "http-equiv" in attrs]
-    assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+    # The page's own script may run, and no other.
+    (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    expected = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    assert policies == [expected]
+    assert not re.search(r"\son\w+=|javascript:", text.replace(script, ""))
+
+
+def test_the_answer_and_the_contents_come_first(page):
+    tags = [(tag, attrs) for tag, attrs, _ in page.tags]
+    order = [tag for tag, _ in tags if tag in ("h1", "nav", "h2", "figure")]
+    assert order[:3] == ["h1", "nav", "h2"]
+    assert tags[[tag for tag, _ in tags].index("h1") + 1] == ("p", {"class": "lead"})
+    links = [attrs["href"] for tag, attrs in tags if tag == "a"]
+    assert links == [f"#{attrs['id']}" for tag, attrs in tags if tag == "h2"]
+    ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
 
 
 def test_tables_and_figures_are_accessible(page):
     """Each scrolls in its own box, by keyboard too, below or above a caption."""
     assert all(attrs["scope"] in ("row", "col") for tag, attrs, _ in page.tags if tag == "th")
-    parents = [parent for tag, _, parent in page.tags if tag in ("table", "img")]
-    assert parents == [("div", "scroll")] * (len(page.tables) + len(page.images))
+    assert all(parent == ("div", "scroll") for tag, _, parent in page.tags if tag == "table")
+    drawn = {parent for tag, _, parent in page.tags if tag == "svg"}
+    assert drawn == {("div", "panels"), ("div", "whole"), ("li", None)}
+    wholes = {parent for _, attrs, parent in page.tags if attrs.get("class") == "whole"}
+    assert wholes == {("div", "scroll")}
     boxes = [attrs for _, attrs, _ in page.tags if attrs.get("class") == "scroll"]
     assert all((box["tabindex"], box["role"]) == ("0", "region") for box in boxes)
     assert all(box["aria-label"] for box in boxes)
@@ -390,9 +672,10 @@ def test_every_entry_is_on_the_page(cells, page):
         head, *rows = table["rows"]
         assert head == ["Method", *DATA, "average"]
         assert [row[0] for row in rows] == list(METHODS)
-        shown = [[float(re.sub("[†‡]", "", v)) for v in row[1:]] for row in rows]
+        shown = [[float(re.sub("[†‡]", "", v).split(" ± ")[0]) for v in row[1:]] for row in rows]
         values = np.column_stack([expected.means, expected.averages])
         np.testing.assert_allclose(shown, values, atol=5.1e-5)
+        assert [["±" in v for v in row[1:-1]] for row in rows] == (expected.seeds > 1).tolist()
         best = {(int(i) + 1, j + 1) for j, i in enumerate(values.argmin(axis=0))}
         assert table["bold"] == best
         for mark, marked in (("†", expected.same_as_best), ("‡", expected.partial)):
@@ -402,40 +685,40 @@ def test_every_entry_is_on_the_page(cells, page):
 
 
 def test_versions_and_hardware(page):
-    rows = dict(table_of(page, "made")["rows"])
+    rows = dict(table_of(page, "computed, when")["rows"])
     assert rows["numpy"] == np.__version__
     for name in ("processor", "cores", "Python", "numba", "matplotlib", "quapy", "quapy-nemsis"):
         assert rows[name]
-    assert version("no-such-package-of-ours") == "not installed"
+    assert origin.version("no-such-package-of-ours") == "not installed"
 
 
 def test_figures(folder, page):
-    # Ranks, drift and time for both metrics, and estimates on each data set.
-    assert len(page.images) == 2 * 3 + 3
-    embedded = []
-    for image in page.images:
-        assert len(image["alt"]) > 20
-        head, _, data = image["src"].partition(",")
-        assert head == "data:image/png;base64"
-        embedded.append(base64.b64decode(data, validate=True))
-        picture = pixels(embedded[-1])
-        assert picture.shape[:2] == (int(image["height"]), int(image["width"]))
-        assert picture[..., :3].std() > 0.02
-    files = (folder / "figures").glob("*.png")
-    assert sorted(file.read_bytes() for file in files) == sorted(embedded)
+    # Drift and time for both metrics, and estimates on each data set.
+    assert len(page.images) == 2 * 2 + 3
+    assert all(len(image["aria-label"]) > 20 for image in page.images)
+    for name in (*DATA, *METHODS):
+        assert name.split()[-1] in page.drawn
+    names = {file.name for file in (folder / "figures").iterdir()}
+    stems = {"drift-ae", "time-ae", "drift-kld", "time-kld", *(f"diagonal-{k}" for k in (1, 2, 3))}
+    assert names == {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
+    for file in (folder / "figures").iterdir():
+        if file.suffix == ".svg":
+            assert ElementTree.parse(file).getroot().tag.endswith("svg")
+        else:
+            assert file.read_bytes().startswith(b"%PDF")
 
 
 def test_markdown(folder, table):
     text = (folder / "report.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)]*\.png)\)", text)
-    assert len(links) == 9
+    links = re.findall(r"\]\(([^)]*\.svg)\)", text)
+    assert len(links) == 7
     assert all((folder / link).is_file() for link in links)
     # Escaped but in the command, which is shown as it is.
     body, _, command = text.partition("## To repeat it\n")
     assert "<" not in body
     assert command.strip() == COMMAND
     assert text.startswith("# Under drift &lt;now&gt;\n\n")
-    assert f"**{table.means[:, 0].min():.4f}**" in text
+    assert f"**{table.means[:, 0].min():.4f} ± " in text
     # As many columns in each line of a table, in spite of the | in a name.
     lines = text.splitlines()
     first = next(k for k, line in enumerate(lines) if "| cancer |" in line)
@@ -446,7 +729,7 @@ def test_markdown(folder, table):
 def test_csv_files(folder, cells):
     rows = pd.read_csv(folder / "results.csv", keep_default_na=False, dtype=str)
     numbers = ["mae", "mkld", "fit_seconds", "predict_seconds"]
-    assert list(rows) == ["data", "method", "seed", *numbers, "error"]
+    assert list(rows) == ["data", "method", "seed", *numbers, "chosen", "error"]
     for row, cell in zip(rows.itertuples(), cells, strict=True):
         assert (row.data, row.method, int(row.seed)) == (cell.data, cell.method, cell.seed)
         assert row.error == cell.error
@@ -460,8 +743,173 @@ def test_csv_files(folder, cells):
     for name in ("true", "estimated"):
         expected = np.concatenate([getattr(c, name)[:, 1] for c in cells if not c.error])
         np.testing.assert_array_equal([float(value) for value in samples[name]], expected)
-    files = {"report.html", "report.md", "results.csv", "samples.csv", "figures"}
-    assert {path.name for path in folder.iterdir()} == files
+    pages = {"report.html", "report.md", "report.tex", "figures"}
+    numbers = {"results.csv", "samples.csv", "samples.parquet"}
+    assert {path.name for path in folder.iterdir()} == pages | numbers
+
+
+def test_parquet_holds_what_the_csv_holds(folder, monkeypatch, tmp_path, capsys, cells):
+    pytest.importorskip("pyarrow")
+    found = pd.read_parquet(folder / "samples.parquet")
+    pd.testing.assert_frame_equal(found, pd.read_csv(folder / "samples.csv"), check_exact=False)
+    monkeypatch.setattr(report, "find_spec", lambda name: None)
+    write_report(cells, tmp_path, **OPTIONS, formats=["parquet"])
+    assert not list(tmp_path.iterdir())
+    assert "samples.parquet is left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("formats", "files"),
+    [
+        (["csv"], {"results.csv", "samples.csv"}),
+        (["latex"], {"report.tex"}),
+        (["md"], {"report.md", "figures"}),
+        (["html"], {"report.html", "figures"}),
+    ],
+)
+def test_formats(formats, files, tmp_path):
+    cells = [make_cell("data", "method", 0)]
+    path = write_report(cells, tmp_path, **OPTIONS, formats=formats)
+    assert {path.name for path in tmp_path.iterdir()} == files
+    assert path == (tmp_path / f"report.{formats[0]}" if "figures" in files else tmp_path)
+
+
+def test_unknown_format(tmp_path):
+    with pytest.raises(ValueError, match="unknown format 'pdf'; choose from html, md"):
+        write_report([make_cell("data", "method", 0)], tmp_path, **OPTIONS, formats=["pdf"])
+
+
+def test_times_choices_and_provenance(tmp_path):
+    found = [make_cell("data", method, seed) for method in ("a", "b") for seed in range(3)]
+    for cell, seconds in zip(found, (1.0, 2.0, 3.0, 100.0, 100.0, 100.0), strict=True):
+        cell.fit_seconds = seconds
+        cell.chosen = "C=<1>" if cell.method == "a" and cell.seed != 1 else ""
+    path = write_report(found, tmp_path, **OPTIONS, provenance=[["cores", "<2>"]], formats=["html"])
+    page = Page(path.read_text(encoding="utf-8"))
+    assert table_of(page, "Seconds of training")["rows"][1:] == [
+        ["a", "2.00 ± 1.00"],
+        ["b", "100 ± 0"],
+    ]
+    assert table_of(page, "Seconds of prediction")["rows"][1][1] == "0.200 ± 0.000"
+    assert table_of(page, "chose")["rows"][1:] == [["a", "data", "0, 2", "C=<1>"]]
+    assert table_of(page, "computed, when")["rows"][1:] == [["cores", "<2>"]]
+    assert "details" in [tag for tag, *_ in page.tags]
+
+
+def told(found, metric="mae"):
+    return report.answer(found, stats.error_table(found, metric, SIZE))
+
+
+def timed(method, slope, seconds, sets=("data",), seeds=(0, 1, 2), rng=0):
+    """Cells of a method whose error grows as its slope falls below one."""
+    found = [
+        make_cell(data, method, seed, slope, 0.01, rng=[rng, k, seed])
+        for k, data in enumerate(sets)
+        for seed in seeds
+    ]
+    for cell in found:
+        cell.fit_seconds = seconds
+    return found
+
+
+def test_answer_about_one_data_set():
+    best, bad = timed("A (tuned)", 1.0, 9.0), timed("C", 0.2, 0.1, rng=1)
+    near = timed("A (plain)", 0.998, 0.5, rng=2)
+    words = told([*best, *near, *bad])
+    assert re.fullmatch(
+        r"Best on data: A \(tuned\) \(MAE 0\.\d+\)\. "
+        r"Not shown to be worse than the best over the splits: A \(plain\)\. "
+        r"Fastest within 10 % of it: A \(plain\) \(MAE 0\.\d+, 0\.500 s of training instead of 9\.00 s\)\. "
+        r"As good without tuning: A \(plain\)\.",
+        words,
+    )
+    words = told([*best, *bad])
+    assert "All others are shown to be worse than the best over the splits." in words
+    assert "No other is within 10 % of it." in words
+    assert "tuning" not in words
+    assert told([*near, *bad]).endswith("It was not tuned.")
+    one = [cell for cell in [*best, *bad] if cell.seed == 0]
+    assert "One split and so few data sets cannot show that another is worse." in told(one)
+    assert re.fullmatch(r"Best on data: C \(MAE 0\.\d+\)\.", told(bad))
+
+
+def test_answer_about_several_data_sets():
+    sets = [f"s{k}" for k in range(8)]
+    many = [*timed("A", 1.0, 9.0, sets, (0,)), *timed("B", 0.3, 1.0, sets, (0,))]
+    assert told(many).startswith("Best on average: A (MAE ")
+    assert "All others are shown to be worse than the best over the data sets." in told(many)
+    # Two data sets can show nothing, but their splits can.
+    few = [
+        *timed("A", 1.0, 1.0, "ab"),
+        *timed("B", 0.3, 1.0, "ab"),
+        *timed("A2", 1.0, 9.0, "ab", rng=3),
+    ]
+    assert "Not shown to be worse than the best on any data set: A" in told(few)
+    assert "B" not in told(few).replace("Best", "")
+    assert "All others are shown to be worse than the best on some data set." in told(few[:12])
+    failed = [Cell("data", "A", 0, error="no"), make_cell("other", "A", 0)]
+    assert told(failed) == "No method has a result on all data sets, so that none is best."
+
+
+# ---------------------------------------------------------------------- browser
+
+
+PROBE = """
+document.addEventListener("securitypolicyviolation", (e) => { document.title += " VIOLATION " + e.violatedDirective; });
+addEventListener("error", (e) => { document.title += " ERROR " + e.message; });
+addEventListener("load", () => {
+  const table = document.querySelector("table:not(.words)");
+  const head = table.tHead.rows[0].cells[1];
+  const column = () => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent).join();
+  const seen = [column()];
+  for (const _ of "123") {
+    head.querySelector("button").click();
+    seen.push(head.getAttribute("aria-sort"), column());
+  }
+  const key = document.querySelector(".keys button");
+  const parts = key.closest("figure").querySelectorAll("g." + key.parentNode.dataset.series);
+  const hidden = () => [...parts].filter((p) => getComputedStyle(p).visibility === "hidden").length;
+  key.click();
+  seen.push(key.getAttribute("aria-pressed"), hidden() === parts.length && hidden() > 0);
+  key.click();
+  seen.push(hidden());
+  seen.push(document.documentElement.scrollWidth <= innerWidth);
+  document.title = "SEEN;" + seen.join(";") + ";" + document.title;
+});
+"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_the_page_in_a_browser(folder, table, tmp_path):
+    """No error, nothing that the policy forbids; tables are sorted and lines hidden; nothing is wider than a phone."""
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
+    text = text.replace("script-src ", f"script-src 'sha256-{digest}' ")
+    text = text.replace("</title>", f"</title>\n<script>{PROBE}</script>")
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    command = [
+        "chromium",
+        *options,
+        "--window-size=390,800",
+        f"--user-data-dir={tmp_path / 'user'}",
+    ]
+    done = subprocess.run(
+        [*command, "--dump-dom", (tmp_path / "page.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "CONSOLE" not in done.stderr
+    (title,) = re.findall("<title>(.*)</title>", done.stdout)
+    seen = title.split(";")
+    names = list(METHODS)
+    up = [names[k] for k in np.argsort(table.means[:, 0])]
+    orders = ["ascending", ",".join(up), "descending", ",".join(up[::-1]), "none", ",".join(names)]
+    assert seen[:10] == ["SEEN", ",".join(names), *orders, "false", "true"]
+    assert seen[10:12] == ["0", "true"]
+    assert not re.search("VIOLATION|ERROR", title)
 
 
 def test_report_of_failures_only(tmp_path):
@@ -509,9 +957,9 @@ def test_errors_of_several_classes_are_those_of_quapy(name):
     np.testing.assert_array_equal(stats.errors(cell, f"m{name}", SIZE), expected)
 
 
-def test_drift_is_half_the_sum_of_differences():
+def test_drift_has_a_sign_for_two_classes_and_is_half_a_sum_for_more():
     two = make_cell("data", "method", 0)
-    np.testing.assert_allclose(stats.drift(two), np.abs(two.true[:, 1] - 0.4))
+    np.testing.assert_allclose(stats.drift(two), two.true[:, 1] - 0.4)
     true, train = np.array([[0.0, 0.0, 1.0], [0.2, 0.2, 0.6]]), np.array([0.5, 0.3, 0.2])
     cell = Cell("data", "method", 0, ["a", "b", "c"], true, true, train)
     np.testing.assert_allclose(stats.drift(cell), [0.8, 0.4])
@@ -573,7 +1021,7 @@ def test_panels_of_classes(mixed):
     for data, panels in (("three", 3), ("twelve", plots.MOST_PANELS)):
         found = three_of(mixed, data)
         figure = plots.class_diagonals(found, table)
-        plots.png(figure)
+        vectors.draw(figure, "classes")
         assert len(figure.axes) == panels
         # The last classes are the most frequent ones.
         names = [ax.get_title().replace("\\", "") for ax in figure.axes]
@@ -590,10 +1038,10 @@ def test_report_of_several_classes(mixed, tmp_path):
     path = write_report(mixed, tmp_path, **{**OPTIONS, "metrics": ["mae", "mrae"]})
     page = Page(path.read_text(encoding="utf-8"))
     names = sorted(file.name for file in (tmp_path / "figures").iterdir())
-    assert [name for name in names if name.startswith(("diagonal", "bias", "simplex"))] == [
-        *("bias-2.png", "bias-3.png"),
-        *("diagonal-1.png", "diagonal-2.png", "diagonal-3.png"),
-        "simplex-2.png",
+    assert [name for name in names if re.match("(diagonal|bias|simplex).*svg", name)] == [
+        *("bias-2.svg", "bias-3.svg"),
+        *("diagonal-1.svg", "diagonal-2.svg", "diagonal-3.svg"),
+        "simplex-2.svg",
     ]
     for data in ("three", "twelve"):
         found = three_of(mixed, data)
@@ -643,8 +1091,8 @@ def test_text_table(cells, table):
         for mean in table.means[i]:
             assert f"{mean:.4f}" in line
     # Numbers stand below each other, whatever their marks.
-    points = [[m.start() for m in re.finditer(r"\.\d{4}", line)] for line in lines[2:6]]
-    assert points == [points[0]] * 4
+    points = [{m.start() for m in re.finditer(r"\.\d{4}", line)} for line in lines[2:6]]
+    assert all(p <= points[0] and len(p) >= 6 for p in points)
 
 
 def test_text_table_says_what_failed_or_is_missing():

@@ -15,10 +15,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.plots import figure_of, panels, plain, png
+from experiments.origin import processor
+from experiments.plots import figure_of, panels
 from experiments.rendering import Block, Grid, Picture, Text, write_page
-from experiments.report import aligned, machine_blocks, processor
+from experiments.report import aligned, machine_blocks
 from experiments.store import replacing
+from experiments.vectors import plain
 
 TITLE = "Benchmarks"
 # Okabe and Ito's colours, with a marker each.
@@ -101,7 +103,7 @@ def write(tables: list[BenchTable], folder: Path, command: str) -> Path:
     if (figure := draw({table.name: table for table in tables})) is not None:
         alt = "Time per row against width and nonzeros, time against rows, quality against time"
         caption = f"{alt}; the numbers are in the tables."
-        blocks.append(Picture("bench", png(figure), caption, f"{alt}."))
+        blocks.append(Picture("bench", figure, caption, f"{alt}."))
     for table in tables:
         blocks += [table.grid(), *([Text("p", table.note)] if table.note else [])]
     return write_page(TITLE, [*blocks, *machine_blocks(command)], folder)

@@ -9,8 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.plots import figure_of, panels, plain
+from experiments.plots import figure_of, panels
 from experiments.reproduce.pieces import FACTORS, MEASURE, METHODS, label
+from experiments.vectors import plain
 from quapy_nemsis import get_measure
 
 # Okabe and Ito's colours, with a marker each.

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.plots import png
 from experiments.rendering import Block, Grid, Items, Picture, Text, write_page
 from experiments.report import machine_blocks, write_csv
 from experiments.reproduce.claims import Claim
@@ -41,7 +40,7 @@ def write_claims(
         alt = f"{title}; the numbers are below."
         blocks += [
             Text("h2", title),
-            Picture(figure, png(picture), _caption(figure), alt),
+            Picture(figure, picture, _caption(figure), alt),
             Items(texts),
         ]
     numbers = [[*row, claim.numbers] for row, claim in zip(rows, claims, strict=True)]
