@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 .PHONY: demo test slow bench lint clean
 
 demo: $(VENV)/ready
-	$(RUN) -m experiments compare --seeds 2 --jobs 2 --out results/demo
+	$(RUN) -m experiments compare --jobs 2 --out results/demo
 
 test: lint
 	$(RUN) -m pytest --numprocesses 2 --dist loadfile
