@@ -79,7 +79,7 @@ def test_a_remembered_regression_is_the_regression():
 
 def test_every_baseline_can_be_fitted(monkeypatch):
     monkeypatch.setitem(tuned.LEARNER_GRIDS, "LR", {"C": [0.1, 1.0]})
-    X, y = make_points(n=400, d=3)
+    X, y = make_points(n=250, d=3)
     for name, fit in tuned.baselines(50).items():
         if "bcts" in name or name == "EMQ tuned":
             pytest.importorskip("abstention", reason="bcts needs the package abstention")
