@@ -23,18 +23,12 @@ from experiments.reproduce.claims import settled
 from experiments.store import Cell, Store, compute, replacing
 from tests.conftest import ROOT, make_points
 
+# Small samples, and a report that needs no figures.
 SMALL = [
-    "--repeats",
-    "2",
-    "--prevalences",
-    "5",
-    "--sample-size",
-    "50",
-    "--seeds",
-    "1",
-    "--selection",
-    "plain",
+    *("--repeats", "2", "--prevalences", "5", "--sample-size", "50", "--seeds", "1"),
+    *("--selection", "plain", "--format", "csv"),
 ]
+PAGE = ["--format", "html", "md", "csv"]
 
 
 def run(*arguments):
@@ -274,7 +268,7 @@ def test_text_collections_are_weighted_as_before(data_dir):
 
 
 def test_compare_and_its_report(tmp_path, capsys):
-    run_compare(tmp_path, "CC", "NEMSIS:q", options=["--seeds", 2])
+    run_compare(tmp_path, "CC", "NEMSIS:q", options=["--seeds", 2, *PAGE])
     printed = capsys.readouterr().out
     assert "mae under APP" in printed
     assert str(tmp_path / "report.html") in printed
@@ -358,7 +352,7 @@ def test_a_method_that_fails_stops_nothing(tmp_path, monkeypatch, capsys):
         return build if name == "ACC (plain)" else real(name)
 
     monkeypatch.setattr(methods, "method", broken)
-    run_compare(tmp_path, "CC", "ACC")
+    run_compare(tmp_path, "CC", "ACC", options=PAGE)
     assert "ZeroDivisionError: no <luck>" in capsys.readouterr().out
     assert "no &lt;luck&gt;" in (tmp_path / "report.html").read_text()
     assert results(tmp_path)["breast_cancer", "CC", 0].error == ""
@@ -390,7 +384,7 @@ def write_csv(path, columns="", tail=""):
 def test_a_users_file(tmp_path, capsys):
     path = write_csv(tmp_path / "mine.v2.csv")
     out, options = tmp_path / "out", ["--target", "outcome", "--positive"]
-    run_compare(out, "CC", "NEMSIS:q", sets=[path], options=[*options, "yes"])
+    run_compare(out, "CC", "NEMSIS:q", sets=[path], options=[*options, "yes", *PAGE])
     told = "400 rows, 3 features, 26.25 % positive (label yes); 133 missing values filled in, in 'colour'"
     assert told in capsys.readouterr().out
     assert told in (out / "report.md").read_text()
@@ -433,7 +427,7 @@ def test_compare_several_classes(tmp_path, capsys):
     path = write_classes(tmp_path / "three.npz")
     out, options = tmp_path / "out", ["--metrics", "mae"]
     binary = ("HDy", "SVM(KLD)", "ACC(1PMB:kld)")
-    run_compare(out, "CC", "EMQ", *binary, sets=[path, "breast_cancer"], options=options)
+    run_compare(out, "CC", "EMQ", *binary, sets=[path, "breast_cancer"], options=[*options, *PAGE])
     printed = capsys.readouterr().out
     three, two = (
         line for line in printed.splitlines() if " rows, " in line and " features" in line
@@ -495,7 +489,7 @@ def test_numbers_of_several_classes_do_not_depend_on_jobs(tmp_path):
 )
 def test_protocols_of_three_classes(tmp_path, options, samples, told):
     path = write_classes(tmp_path / "three.npz")
-    run_compare(tmp_path, "CC", sets=[path], options=options)
+    run_compare(tmp_path, "CC", sets=[path], options=[*options, "--format", "html"])
     assert results(tmp_path)["three", "CC", 0].true.shape == (samples, 3)
     assert told in (tmp_path / "report.html").read_text()
 

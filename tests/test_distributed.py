@@ -359,7 +359,17 @@ def test_model_selection_of_quapy_on_a_cluster(cluster):
 
 def test_a_comparison_on_a_cluster(cluster, tmp_path, capsys):
     arguments = ["compare", "--sets", "breast_cancer", "--methods", "CC", "ACC(NEMSIS:q)"]
-    arguments += ["--repeats", "2", "--prevalences", "3", "--seeds", "1", "--out"]
+    arguments += [
+        "--repeats",
+        "2",
+        "--prevalences",
+        "3",
+        "--seeds",
+        "1",
+        "--format",
+        "csv",
+        "--out",
+    ]
     main([*arguments, str(tmp_path / "local")])
     before = executed(cluster)
     main([*arguments, str(tmp_path / "there"), "--dask", cluster.scheduler.address])

@@ -194,7 +194,9 @@ FLOORS = {
 }
 
 
-@pytest.mark.parametrize("name", ["adult", "ijcnn1", "letter", "covtype"])
+@pytest.mark.parametrize(
+    "name", ["adult", "ijcnn1", "letter", pytest.param("covtype", marks=pytest.mark.slow)]
+)
 def test_values_on_real_data(name, data_dir):
     X, y, X_test, y_test = prepare(locate(name, data_dir), seed=0)
     for measure, floors in FLOORS.items():

@@ -284,7 +284,7 @@ def test_the_table_of_columns(tmp_path, twin, capsys):
 def run_compare(out, *arguments):
     """Run a small comparison."""
     sizes = ["--repeats", "2", "--prevalences", "3", "--sample-size", "20", "--methods", "CC@plain"]
-    sizes += ["--seeds", "1"]
+    sizes += ["--seeds", "1", "--format", "csv"]
     main(["compare", "--out", str(out), *sizes, "--sets", *map(str, arguments)])
     run = json.loads((out / "run.json").read_text())
     return compare.finished(run["files"], out / "cells")

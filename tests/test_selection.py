@@ -19,7 +19,10 @@ from experiments.__main__ import main
 from tests.conftest import make_points
 
 ROOT = Path(__file__).parent.parent
-SMALL = ["--repeats", "2", "--prevalences", "5", "--sample-size", "50", "--seeds", "1"]
+SMALL = [
+    *("--repeats", "2", "--prevalences", "5", "--sample-size", "50", "--seeds", "1"),
+    *("--format", "csv"),
+]
 OWN = """
 from quapy.method.aggregative import CC, PCC
 from sklearn.linear_model import LogisticRegression
@@ -251,7 +254,7 @@ def test_an_experiment_in_a_file(tmp_path):
     path = tmp_path / "paper.toml"
     path.write_text(
         'sets = ["breast_cancer"]\nmethods = ["CC", "ACC"]\nselection = "plain"\nrepeats = 2\n'
-        "prevalences = 5\nsample_size = 50\nseeds = 2\n"
+        'prevalences = 5\nsample_size = 50\nseeds = 2\nformat = ["csv"]\n'
     )
     out = tmp_path / "out"
     run("compare", "--config", path, "--methods", "PCC", "--out", out)
@@ -273,7 +276,8 @@ def test_files_that_are_wrong(text, message, tmp_path):
 
 
 def test_each_cell_says_where_it_comes_from(tmp_path):
-    run("compare", "--sets", "breast_cancer", "--methods", "CC@plain", *SMALL, "--out", tmp_path)
+    page = [*SMALL, "--format", "html"]
+    run("compare", "--sets", "breast_cancer", "--methods", "CC@plain", *page, "--out", tmp_path)
     (cell,) = cells(tmp_path).values()
     assert cell.origin["numpy"] == np.__version__
     assert cell.origin["date"].startswith("20")
