@@ -143,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_METHODS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    first.set_defaults(parser=first)  # for `from_config`, which takes the same options
     add = first.add_argument
     sets = f"names, files, or folders of bags as of LeQua (default: the embedded {', '.join(EMBEDDED)})"
     add("--sets", nargs="+", default=list(EMBEDDED), metavar="SET", help=sets)
@@ -274,11 +275,9 @@ def main(arguments: list[str] | None = None) -> None:
     options["line"] = f"python -m experiments {shlex.join(arguments)}"
     with plain_errors():
         if options.get("config"):
-            compare = known._subparsers._group_actions[0].choices["compare"]
-            given = from_config(options["config"], compare)
-            line = options["line"]
-            options = vars(known.parse_args([arguments[0], *given, *arguments[1:]]))
-            options["line"] = line
+            given = from_config(options["config"], options["parser"])
+            both = known.parse_args([arguments[0], *given, *arguments[1:]])
+            options |= vars(both)
         check(options)
         # Only now, because it takes seconds.
         from experiments import commands

@@ -41,11 +41,9 @@ def fold(folder: Path, name: str) -> tuple:
     Without one, 70 % of the rows at random are for training.
     """
     loaded = load(locate(name, folder))
-    with np.load(folder / f"{name}.npz") as parts:
-        if "fold" in parts:
-            train = parts["fold"] == 0
-        else:
-            train = np.random.default_rng(0).random(len(loaded.y)) < 0.7
+    train = np.random.default_rng(0).random(len(loaded.y)) < 0.7
+    if loaded.held_out is not None:
+        train = ~loaded.held_out
     X, y = loaded.features.astype(float), loaded.y
     return X[train], y[train], X[~train], y[~train]
 

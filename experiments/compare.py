@@ -114,12 +114,10 @@ def run_task(task: Task) -> Cell:
     """Train the method on a split and let it estimate every sample; what goes wrong is written down."""
     cell = Cell(task.dataset.name, task.method, task.seed)
     try:
-        cell.origin = here_and_now(
-            **{f"sha256 of {task.dataset.name}": data.load(task.dataset).fingerprint}
-        )
         with threadpool_limits(1), qp.util.temp_seed(task.seed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loaded = data.load(task.dataset)
+            cell.origin = here_and_now(**{f"sha256 of {task.dataset.name}": loaded.fingerprint})
             cell.classes = loaded.classes
             n_classes = len(cell.classes)
             if isinstance(loaded, data.BagData):

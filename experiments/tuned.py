@@ -53,7 +53,7 @@ class RememberedLR(LogisticRegression):
         if key not in _FITTED:
             if self.isotonic:
                 plain = clone(self).set_params(isotonic=False)
-                self.calibrated_ = CalibratedClassifierCV(plain, method="isotonic").fit(X, y)
+                self.calibrated_ = isotonic(plain).fit(X, y)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 super().fit(X, y)
