@@ -129,7 +129,7 @@ def test_sparse_rows_stay_as_they_are(circles):
 def test_many_rows_are_given_their_features_in_blocks(circles, monkeypatch):
     quantifier = Quantifier(random_state=0).fit(*circles[0].Xy)
     expected = quantifier.classify(circles[1].X)
-    monkeypatch.setattr("quapy_nemsis.quantifiers._BLOCK", 700)
+    monkeypatch.setattr("quapy_nemsis.quantifiers.default._BLOCK", 700)
     np.testing.assert_allclose(quantifier.classify(circles[1].X), expected, rtol=1e-9)
 
 
