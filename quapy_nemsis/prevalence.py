@@ -4,15 +4,18 @@ Only the prevalences may have changed since training, not the distribution of ro
 be the likelihood of row i in class j, up to a factor of the row: a calibrated posterior divided by the prevalence of
 training, or a posterior at equal prevalences. The log-likelihood of prevalences p is Σᵢ ln Σⱼ pⱼ·Lᵢⱼ. Expectation
 maximisation finds its maximum (Saerens, Latinne and Decaestecker 2002), which runs away to the border of the simplex
-where classes are hard to tell apart. Three things keep it from that here.
+where classes are hard to tell apart. Two things keep it from that here.
 
-* A Dirichlet prior with ``prior`` in each class (½ is Jeffreys' prior). The estimate is the mode of the posterior
-  density of the log-odds of p, to which the prior adds ``prior`` rows of each class.
-* The likelihoods were learned, from m rows in effect (see `Calibration.effective_size`), and a sample of n rows tells
-  no more than n·m/(n + m) rows would if they were known. So the likelihood counts m/(n + m), or the prior (n + m)/m.
+* A prior for equal prevalences. The likelihoods were learned, from m rows in effect (see
+  `Calibration.effective_size`). The more rows n a sample has compared to m, the more of what it seems to tell are
+  errors of the likelihoods. So ``prior``·n/m rows of each class are added. They vanish as training data grow.
 * With probability ``no_drift``, nothing has changed. Then the mean posterior at the prevalences of training is the
   better estimate. The weight of either estimate is its posterior probability. The evidence for prevalences that have
-  changed is approximated by Laplace's method, in log-odds (MacKay 1998).
+  changed is that of Jeffreys' prior, a Dirichlet distribution with ½ in each class. It is approximated by Laplace's
+  method, in log-odds (MacKay 1998). The likelihood counts m/(n + m): n rows tell no more than n·m/(n + m) rows would
+  if their likelihoods were known.
+
+Draws of prevalences, for intervals, start from Jeffreys' prior as well.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from quapy_nemsis._kernels import mixture
 # Likelihoods of a row are at least this share of their sum, so that each is positive.
 _LEAST = 1e-12
 _TOLERANCE, _MOST_STEPS = 1e-6, 5000
+_JEFFREYS = 0.5
 # For intervals, calibrations are drawn anew for at most so many rows, and prevalences need not be as exact.
 _MOST_ROWS, _DRAW_TOLERANCE = 2_000, 1e-4
 
@@ -92,9 +96,9 @@ class _Curvature(NamedTuple):
     #: diag(p) − ppᵀ.
     whole: np.ndarray
 
-    def information(self, n_rows: float, prior: float) -> np.ndarray:
+    def information(self, n_rows: float) -> np.ndarray:
         """Minus the second derivative, by the log-odds of p, of the log-posterior of that many such rows."""
-        return n_rows * (self.whole - self.within) + prior * len(self.whole) * self.whole
+        return n_rows * (self.whole - self.within) + _JEFFREYS * len(self.whole) * self.whole
 
 
 def _curvature(rows: np.ndarray, p: np.ndarray) -> _Curvature:
@@ -106,7 +110,7 @@ def _curvature(rows: np.ndarray, p: np.ndarray) -> _Curvature:
 
 
 def estimate(
-    rows: np.ndarray, training: Training, prior: float = 0.5, no_drift: float = 0.3
+    rows: np.ndarray, training: Training, prior: float = 1.0, no_drift: float = 0.3
 ) -> np.ndarray:
     """Prevalences of the classes in a sample of rows (see `quapy_nemsis.prevalence`).
 
@@ -116,8 +120,8 @@ def estimate(
         Likelihoods of the rows in each class, all positive.
     training : Training
         Prevalences and sizes of the data that the likelihoods were learned from.
-    prior : float, default=0.5
-        Parameter of the Dirichlet prior.
+    prior : float, default=1.0
+        How many rows of each class are added, times n/m.
     no_drift : float, default=0.3
         Prior probability that prevalences are those of training, at least 0 and below 1.
 
@@ -127,19 +131,21 @@ def estimate(
         Prevalences.
     """
     n_rows, n_classes = rows.shape
-    p = maximum(rows, training.shares, prior * (1.0 + n_rows / training.effective_size))
+    ratio = n_rows / training.effective_size
+    p = maximum(rows, training.shares, prior * ratio)
     if no_drift == 0.0:
         return p
-    unchanged, changed = _curvature(rows, training.shares), _curvature(rows, p)
+    mode = maximum(rows, p, _JEFFREYS * (1.0 + ratio))
+    unchanged, changed = _curvature(rows, training.shares), _curvature(rows, mode)
     # At the prevalences of training, all its rows tell how likely a row is.
     weight = 1.0 / (1.0 + n_rows / training.size)
     basis = helmert(n_classes)
-    information = basis @ changed.information(weight * n_rows, prior) @ basis.T
+    information = basis @ changed.information(weight * n_rows) @ basis.T
     evidence = (
         weight * changed.value
-        + prior * np.log(p).sum()
-        + gammaln(n_classes * prior)
-        - n_classes * gammaln(prior)
+        + _JEFFREYS * np.log(mode).sum()
+        + gammaln(n_classes * _JEFFREYS)
+        - n_classes * gammaln(_JEFFREYS)
         + 0.5 * np.log(n_classes)
         + 0.5 * (n_classes - 1) * np.log(2.0 * np.pi)
         - 0.5 * np.linalg.slogdet(information)[1]
@@ -154,7 +160,6 @@ def draws(
     parameters: np.ndarray,
     training: Training,
     rng: np.random.Generator,
-    prior: float = 0.5,
 ) -> np.ndarray:
     """Draw prevalences of the classes in a sample of rows from their distribution.
 
@@ -175,8 +180,6 @@ def draws(
         Prevalences and sizes of the data that the likelihoods were learned from.
     rng : Generator
         Source of random numbers.
-    prior : float, default=0.5
-        Parameter of the Dirichlet prior.
 
     Returns
     -------
@@ -184,18 +187,18 @@ def draws(
         Prevalences.
     """
     n_rows, n_classes = rows.shape
-    centre = maximum(rows, training.shares, prior)
+    centre = maximum(rows, training.shares, _JEFFREYS)
     chosen, start = np.arange(n_rows), centre
     if n_rows > _MOST_ROWS:
         # The effect of a calibration is that on some of the rows; the noise of the sample is that of all.
         chosen = rng.choice(n_rows, _MOST_ROWS, replace=False)
-        start = maximum(rows[chosen], centre, prior)
+        start = maximum(rows[chosen], centre, _JEFFREYS)
     basis = helmert(n_classes)
     found = np.empty((len(parameters), n_classes))
     for drawn, one in zip(found, parameters, strict=True):
         part = recalibrated(chosen, one)
-        p = maximum(part, start, prior, _DRAW_TOLERANCE)
-        information = basis @ _curvature(part, p).information(n_rows, prior) @ basis.T
+        p = maximum(part, start, _JEFFREYS, _DRAW_TOLERANCE)
+        information = basis @ _curvature(part, p).information(n_rows) @ basis.T
         values, vectors = np.linalg.eigh(information)
         shift = vectors @ (rng.normal(size=n_classes - 1) / np.sqrt(np.maximum(values, 1e-3)))
         at = _curvature(part, softmax(np.log(p) + basis.T @ shift))

@@ -136,10 +136,10 @@ def test_estimate_is_that_of_the_reference(case, prior, no_drift):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_estimate_takes_half_a_pseudo_count_and_even_odds_unless_told():
+def test_estimate_has_a_default_prior_and_default_odds():
     _, rows = sample(np.random.default_rng(7), 100, (0.6, 0.4))
     training = prevalence.Training(np.array([0.7, 0.3]), 500, 400)
-    expected = prevalence.estimate(rows, training, prior=0.5, no_drift=0.3)
+    expected = prevalence.estimate(rows, training, prior=1.0, no_drift=0.3)
     np.testing.assert_array_equal(prevalence.estimate(rows, training), expected)
     assert abs(expected - prevalence.estimate(rows, training, no_drift=0.0)).max() > 1e-3
 
@@ -149,15 +149,16 @@ def test_estimate_takes_half_a_pseudo_count_and_even_odds_unless_told():
 def test_evidence_of_two_classes_is_near_the_exact_integral(shares, size):
     """The Gaussian approximation is within 0.1 of quadrature, and the estimate follows it."""
     _, rows = sample(np.random.default_rng(3), 300, shares, strength=2.0)
-    prior, no_drift = 0.5, 0.5
+    jeffreys, prior, no_drift = 0.5, 2.0, 0.5
     training = prevalence.Training(np.array([0.8, 0.2]), size, size)
     weight = 1 / (1 + len(rows) / size)
-    p = reference.maximum(rows, prior / weight)
-    exact = reference.exact_evidence(rows, weight, prior)
-    assert abs(reference.laplace_evidence(rows, p, weight, prior) - exact) < 0.1
+    mode = reference.maximum(rows, jeffreys / weight)
+    exact = reference.exact_evidence(rows, weight, jeffreys)
+    assert abs(reference.laplace_evidence(rows, mode, weight, jeffreys) - exact) < 0.1
+    p = reference.maximum(rows, prior * len(rows) / size)
     same = reference.posterior(rows, training.shares).mean(axis=0)
     found = prevalence.estimate(rows, training, prior=prior, no_drift=no_drift)
-    odds = reference.unchanged(rows, training, prior, no_drift, exact)
+    odds = reference.unchanged(rows, training, no_drift, exact)
     assert abs(same - p).max() > 1e-3
     np.testing.assert_allclose(
         found, odds * same + (1 - odds) * p, atol=0.1 / 4 * abs(same - p).max() + 1e-5
@@ -213,18 +214,15 @@ def test_draws_of_uninformative_rows_fill_the_simplex(k):
     np.testing.assert_allclose(found.mean(axis=0), 1 / k, atol=0.1)
 
 
-@pytest.mark.parametrize("prior", [0.5, 2.0])
 @pytest.mark.parametrize(("share", "distance"), [(0.5, 2.0), (0.1, 2.0), (0.3, 1.0), (0.02, 3.0)])
-def test_draws_follow_the_exact_distribution_of_the_share(share, distance, prior):
+def test_draws_follow_the_exact_distribution_of_the_share(share, distance):
     """With exact likelihoods, the distribution of the number of positives can be computed."""
     rng = np.random.default_rng(11)
     n, n_draws = 100, 1000
     positive = np.arange(n) < share * n
     rows = gaussian_rows(gaussian_scores(rng, positive, distance), distance)
-    found = prevalence.draws(
-        rows, fixed(rows), np.zeros((n_draws, 1)), flat_training(2), rng, prior=prior
-    )[:, 1]
-    exact = reference.count_distribution(rows, prior)
+    found = prevalence.draws(rows, fixed(rows), np.zeros((n_draws, 1)), flat_training(2), rng)[:, 1]
+    exact = reference.count_distribution(rows, 0.5)
     shares = np.arange(n + 1) / n
     mean = exact @ shares
     std = np.sqrt(exact @ (shares - mean) ** 2)

@@ -126,16 +126,14 @@ class Calibration:
     def draw(self, n_draws: int, rng: np.random.Generator) -> np.ndarray:
         """Draw parameters from their sampling distribution, one row for each draw.
 
-        The distribution is Student's t around the best fit, with as many degrees of freedom as the rarest class has
-        points, less one. Its covariance is H⁻¹JH⁻¹, where H is the curvature of the penalised balanced likelihood. J is
-        the variance of its gradient that the fit leads one to expect, for two classes; for more, it is H.
+        The distribution is normal around the best fit. Its covariance is H⁻¹JH⁻¹, where H is the curvature of the
+        penalised balanced likelihood. J is the variance of the gradient of the likelihood that the fit leads one to
+        expect, for two classes; for more, it is H.
         """
         best, covariance, _ = self._fitted
         values, vectors = np.linalg.eigh(covariance)
-        freedom = max(float(self.members.min()) - 1.0, 3.0)
         normal = rng.normal(size=(n_draws, len(best)))
-        scale = np.sqrt(freedom / rng.chisquare(freedom, size=(n_draws, 1)))
-        drawn = best + scale * normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        drawn = best + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
         return self._allowed(drawn)
 
     def _allowed(self, parameters: np.ndarray) -> np.ndarray:
@@ -325,7 +323,7 @@ class TwoClassCalibration(Calibration):
         both = np.prod(0.5 * self.effective_size / np.maximum(self.members, 0.5))
         kept = points.weights.sum() / self.members.sum()
         noise = points.weights * share * (1.0 - share) * (both / kept)
-        covariance = inverse @ ((design * noise[:, np.newaxis]).T @ design + penalty) @ inverse
+        covariance = inverse @ (design * noise[:, np.newaxis]).T @ design @ inverse
         return _Fit(best, covariance, value / self.effective_size)
 
     def _allowed(self, parameters: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
 # How many held-out scores of the rarest class posteriors are fitted to, if there are as many, and how many rows are
 # scored at once: indexing copies rows.
-_SCORED_RARE, _BLOCK = 2_000, 10_000
+_SCORED_RARE, _BLOCK = 10_000, 10_000
 # For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
 # rows are kept in memory at most.
 _MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
@@ -270,7 +270,7 @@ def held_out_scores(
     """Scores of rows by learners that have not learned them, and the mean of the learners' models.
 
     Each of up to five learners learns four fifths of the rows and scores the others. There are as many learners as are
-    needed for about 2,000 scores of the rarest class. A learner that diverges is left out; if all do, the result is
+    needed for about 10,000 scores of the rarest class. A learner that diverges is left out; if all do, the result is
     None.
     """
     used, fifth = _in_fifths(data.labels, len(data.labels), rng)

@@ -67,8 +67,9 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         likely then (their cross-entropy falls by more than 5 %). Sparse matrices, dense rows with more than
         2²⁶ values with the features appended, and other classifiers stay as they are. A transformer is fitted and
         used.
-    prior : float, default=0.5
-        Parameter of the Dirichlet prior of prevalences: how many rows of each class it stands for.
+    prior : float, default=1.0
+        Strength of the prior for equal prevalences. It stands for ``prior``·n/m rows of each class, where n is the
+        number of rows of the sample and m the effective number of held-out rows of the calibration.
     no_drift : float, default=0.3
         Prior probability that a sample has the prevalences of training, at least 0 and below 1. With 0, the training
         prevalences play no part in the estimate.
@@ -117,7 +118,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         fit_classifier: bool = True,
         val_split: Any = 5,
         features: Any = AUTO,
-        prior: float = 0.5,
+        prior: float = 1.0,
         no_drift: float = 0.3,
         n_draws: int = 200,
         region: str = "intervals",
@@ -341,5 +342,4 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             known.draw(int(self.n_draws), rng),
             self._training,
             rng,
-            float(self.prior),
         )

@@ -121,7 +121,7 @@ def posterior(rows, p):
     return joint / joint.sum(axis=1, keepdims=True)
 
 
-def unchanged(rows, training, prior, no_drift, evidence):
+def unchanged(rows, training, no_drift, evidence):
     """Posterior probability that the prevalences are the training ones."""
     shares, size, _ = training
     weight = 1 / (1 + len(rows) / size)
@@ -130,15 +130,17 @@ def unchanged(rows, training, prior, no_drift, evidence):
     return expit(same - other)
 
 
-def estimate(rows, training, prior=0.5, no_drift=0.3):
+def estimate(rows, training, prior=1.0, no_drift=0.3):
     """Average of the unchanged and the changed prevalences, by their posterior probability."""
     shares, size, effective = training
     n = len(rows)
-    p = maximum(rows, prior * (1 + n / effective))
+    p = maximum(rows, prior * n / effective)
     if no_drift == 0:
         return p
-    evidence = laplace_evidence(rows, p, 1 / (1 + n / size), prior)
-    u = unchanged(rows, training, prior, no_drift, evidence)
+    jeffreys = 0.5
+    mode = maximum(rows, jeffreys * (1 + n / effective))
+    evidence = laplace_evidence(rows, mode, 1 / (1 + n / size), jeffreys)
+    u = unchanged(rows, training, no_drift, evidence)
     return u * posterior(rows, shares).mean(axis=0) + (1 - u) * p
 
 
