@@ -1,7 +1,7 @@
 """Solvers for small quadratic programmes over the simplex.
 
-`minimise` is for the dual problem of a cutting-plane learner, whose matrix may be singular and large. `descend` is exact:
-it solves systems of equations, and is for as many coordinates as there are classes.
+`minimise` is for the dual problem of a cutting-plane learner, whose matrix may be singular and large. `descend` is
+exact, because it solves systems of equations. It is for as many coordinates as there are classes.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def descend(gram, linear, p):
 
 @jitable
 def add_ridge(gram):
-    """Add 10⁻¹⁰ of the mean of its diagonal to the diagonal of G, which makes it positive definite; return what is added.
+    """Make G positive definite: add 10⁻¹⁰ of the mean of its diagonal to the diagonal. Returns what is added.
 
     A minimum with the ridge around a point is closer to the minimum without than that point is. Taking it again and
     again around the last one leads there, and among several minima to one near the starting point.
