@@ -115,7 +115,7 @@ def _maximise_exactly(likelihoods, p, gap, most):
     """
     n_classes = p.shape[0]
     first, second = np.empty(n_classes), np.empty((n_classes, n_classes))
-    linear, target, moved = np.empty(n_classes), np.empty(n_classes), np.empty(n_classes)
+    downhill, target, moved = np.empty(n_classes), np.empty(n_classes), np.empty(n_classes)
     _maximise(likelihoods, p, 0.0, 0.0, 5)
     excess = np.inf
     for _ in range(most):
@@ -124,13 +124,10 @@ def _maximise_exactly(likelihoods, p, gap, most):
         if not excess > gap:
             break
         add_ridge(second)
-        slope = 0.0
         for j in range(n_classes):
-            linear[j] = first[j]
-            target[j] = p[j]
-            for k in range(n_classes):
-                linear[j] += second[j, k] * p[k]
-        descend(second, linear, target)
+            target[j], downhill[j] = p[j], -first[j]
+        descend(second, downhill, target)
+        slope = 0.0
         for j in range(n_classes):
             slope += first[j] * (target[j] - p[j])
         length = 1.0

@@ -51,51 +51,53 @@ def _minimise(gram, linear, alpha, tolerance, max_iter):
 
 
 @jitable
-def _on_face(gram, linear, places, n, factor, x, ones):
-    """Minimise ½·xᵀGx − l·x over all x with sum 1, of the n coordinates at some places; write x, return the multiplier.
+def _on_face(gram, slope, places, n, factor, step, ones):
+    """Minimise ½·dᵀGd + s·d over all d with sum 0, of the n coordinates at some places; write d to ``step``.
 
-    With G = LLᵀ, Ga = l and Gb = 1, the minimum is x = a − ν·b, where ν makes the sum 1.
+    With G = LLᵀ, Ga = −s and Gb = 1, the minimum is d = a − ν·b, where ν makes the sum 0. The mean of s, which makes no
+    difference, is subtracted first, so that d has all its digits where it is small.
     """
+    mean = 0.0
     for i in range(n):
+        mean += slope[places[i]] / n
         for k in range(i + 1):
             total = gram[places[i], places[k]]
             for t in range(k):
                 total -= factor[i, t] * factor[k, t]
             factor[i, k] = math.sqrt(max(total, 1e-300)) if i == k else total / factor[k, k]
     for i in range(n):
-        a, b = linear[places[i]], 1.0
+        a, b = mean - slope[places[i]], 1.0
         for t in range(i):
-            a -= factor[i, t] * x[t]
+            a -= factor[i, t] * step[t]
             b -= factor[i, t] * ones[t]
-        x[i], ones[i] = a / factor[i, i], b / factor[i, i]
+        step[i], ones[i] = a / factor[i, i], b / factor[i, i]
     sum_a, sum_b = 0.0, 0.0
     for i in range(n - 1, -1, -1):
-        a, b = x[i], ones[i]
+        a, b = step[i], ones[i]
         for t in range(i + 1, n):
-            a -= factor[t, i] * x[t]
+            a -= factor[t, i] * step[t]
             b -= factor[t, i] * ones[t]
-        x[i], ones[i] = a / factor[i, i], b / factor[i, i]
-        sum_a += x[i]
+        step[i], ones[i] = a / factor[i, i], b / factor[i, i]
+        sum_a += step[i]
         sum_b += ones[i]
-    multiplier = (sum_a - 1.0) / sum_b
     for i in range(n):
-        x[i] -= multiplier * ones[i]
-    return multiplier
+        step[i] -= sum_a / sum_b * ones[i]
 
 
 @jitable
-def descend(gram, linear, p):
-    """Move p to the minimum of ½·pᵀGp − l·p over all p ≥ 0 with sum 1; G is positive definite.
+def descend(gram, slope, p):
+    """Move p, which is in the simplex, by the d that minimises ½·dᵀGd + s·d such that p + d is in the simplex.
 
-    This is the primal active-set method: the minimum over the positive coordinates is exact. If it lies outside of the
-    simplex, p moves towards it until a coordinate is 0, which then stays there. If it lies inside, the coordinate at 0
-    that lowers the value most is set free, until there is none. Each step lowers the value, so that no set of positive
-    coordinates comes twice. The number of steps is limited because rounding could make one come again.
+    G is positive definite, and ``slope``, the gradient s at p, is overwritten. This is the primal active-set method:
+    the minimum over the positive coordinates is exact. If it lies outside of the simplex, p moves towards it until a
+    coordinate is 0, which then stays there. If it lies inside, the coordinate at 0 that lowers the value most is set
+    free, until there is none. Each step lowers the value, so that no set of positive coordinates comes twice. The
+    number of steps is limited because rounding could make one come again.
     """
     m = p.shape[0]
     free = p > 0.0
     places, factor = np.empty(m, np.int64), np.empty((m, m))
-    x, ones = np.empty(m), np.empty(m)
+    step, ones = np.empty(m), np.empty(m)
     scale = 0.0
     for j in range(m):
         scale = max(scale, gram[j, j])
@@ -105,47 +107,51 @@ def descend(gram, linear, p):
             if free[j]:
                 places[n] = j
                 n += 1
-        multiplier = _on_face(gram, linear, places, n, factor, x, ones)
+        _on_face(gram, slope, places, n, factor, step, ones)
         length, hit = 1.0, -1
         for i in range(n):
-            if x[i] < 0.0:
-                before = p[places[i]]
-                if before < length * (before - x[i]):
-                    length, hit = before / (before - x[i]), places[i]
+            before = p[places[i]]
+            if before + length * step[i] < 0.0:
+                length, hit = -before / step[i], places[i]
         for i in range(n):
-            p[places[i]] += length * (x[i] - p[places[i]])
+            p[places[i]] += length * step[i]
+        level = 0.0
+        for j in range(m):
+            for i in range(n):
+                slope[j] += length * gram[j, places[i]] * step[i]
+            if free[j]:
+                level += slope[j] / n
         if hit >= 0:
             p[hit] = 0.0
             free[hit] = False
             continue
-        entering, lowest = -1, -multiplier - 1e-13 * scale
+        entering, lowest = -1, level - 1e-13 * scale
         for j in range(m):
-            if not free[j]:
-                slope = -linear[j]
-                for i in range(n):
-                    slope += gram[j, places[i]] * p[places[i]]
-                if slope < lowest:
-                    entering, lowest = j, slope
+            if not free[j] and slope[j] < lowest:
+                entering, lowest = j, slope[j]
         if entering < 0:
-            return
+            break
         free[entering] = True
+    total = 0.0
+    for j in range(m):
+        total += p[j]
+    for j in range(m):
+        p[j] /= total
 
 
 @jitable
 def add_ridge(gram):
-    """Make G positive definite: add 10⁻¹⁰ of the mean of its diagonal to the diagonal. Returns what is added.
+    """Make G positive definite: add 10⁻⁹ of the mean of its diagonal to the diagonal.
 
-    A minimum with the ridge around a point is closer to the minimum without than that point is. Taking it again and
-    again around the last one leads there, and among several minima to one near the starting point.
+    Steps of `descend` with the ridge are shorter than without, in directions in which G is flat. Taking them again and
+    again leads to the same minimum, and among several minima to one near the starting point.
     """
     m = gram.shape[0]
     ridge = 0.0
     for j in range(m):
         ridge += gram[j, j]
-    ridge = max(1e-10 * ridge / m, 1e-300)
     for j in range(m):
-        gram[j, j] += ridge
-    return ridge
+        gram[j, j] += max(1e-9 * ridge / m, 1e-300)
 
 
 def _adjust(rates, shares, prevalences):
@@ -154,28 +160,31 @@ def _adjust(rates, shares, prevalences):
     A are ``rates``, with the classes in columns, and q is the sample's row of ``shares``. If the minimum is not unique,
     p is one near equal prevalences.
     """
-    m = rates.shape[1]
+    n, m = rates.shape
     gram = np.zeros((m, m))
-    for i in range(rates.shape[0]):
+    for i in range(n):
         for j in range(m):
             for k in range(m):
                 gram[j, k] += rates[i, j] * rates[i, k]
-    ridge = add_ridge(gram)
-    linear, before = np.empty(m), np.empty(m)
+    add_ridge(gram)
+    slope, before = np.empty(m), np.empty(m)
     for s in range(shares.shape[0]):
         p = prevalences[s]
         p[:] = 1.0 / m
-        for _ in range(30):
-            for j in range(m):
-                before[j] = p[j]
-                linear[j] = ridge * p[j]
-                for i in range(rates.shape[0]):
-                    linear[j] += rates[i, j] * shares[s, i]
-            descend(gram, linear, p)
+        for _ in range(100):
+            before[:] = p
+            slope[:] = 0.0
+            for i in range(n):
+                residual = -shares[s, i]
+                for j in range(m):
+                    residual += rates[i, j] * p[j]
+                for j in range(m):
+                    slope[j] += rates[i, j] * residual
+            descend(gram, slope, p)
             change = 0.0
             for j in range(m):
                 change = max(change, abs(p[j] - before[j]))
-            if change <= 1e-10:
+            if change <= 1e-9:
                 break
 
 
