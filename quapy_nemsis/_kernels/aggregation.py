@@ -16,6 +16,7 @@ import numpy as np
 
 from quapy_nemsis._jit import (
     EXACT,
+    REORDERED,
     Routine,
     flags,
     integers,
@@ -56,23 +57,28 @@ def _expect(posteriors, rows, starts, training, epsilon, most, prevalences, conv
     ratio, sums = np.empty(n_classes), np.empty(n_classes)
     for s in range(prevalences.shape[0]):
         n_rows = starts[s + 1] - starts[s]
-        part = np.empty((n_rows, n_classes))
+        # With the rows along columns, the processor takes several at once.
+        part, factors = np.empty((n_classes, n_rows)), np.empty(n_rows)
         for i in range(n_rows):
-            part[i] = posteriors[rows[starts[s] + i]]
+            for j in range(n_classes):
+                part[j, i] = posteriors[rows[starts[s] + i], j]
         p = prevalences[s]
         p[:] = training
         converged[s] = False
         for step in range(most):
+            factors[:] = 0.0
             for j in range(n_classes):
-                ratio[j] = p[j] / training[j]
-                sums[j] = 0.0
+                column, weight = part[j], p[j] / training[j]
+                ratio[j] = weight
+                for i in range(n_rows):
+                    factors[i] += weight * column[i]
             for i in range(n_rows):
-                total = 0.0
-                for j in range(n_classes):
-                    total += ratio[j] * part[i, j]
-                factor = 1.0 / total
-                for j in range(n_classes):
-                    sums[j] += part[i, j] * factor
+                factors[i] = 1.0 / factors[i]
+            for j in range(n_classes):
+                column, total = part[j], 0.0
+                for i in range(n_rows):
+                    total += column[i] * factors[i]
+                sums[j] = total
             change = 0.0
             for j in range(n_classes):
                 new = sums[j] * ratio[j] / n_rows
@@ -205,7 +211,11 @@ def _sweep(ranks, rows, starts, tpr, fpr, prevalences):
 
 _samples = (integers, integers)
 average = Routine(_average, types.void(tables, *_samples, tables))
-expect = Routine(_expect, types.void(tables, *_samples, reals, real, types.int64, tables, flags))
+expect = Routine(
+    _expect,
+    types.void(tables, *_samples, reals, real, types.int64, tables, flags),
+    fastmath=REORDERED,
+)
 match = Routine(_match, types.void(reals, *_samples, *[reals] * 6), fastmath=EXACT)
 search = Routine(
     _search,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from quapy_nemsis._jit import Routine, integers, jitable, real, reals, tables, types
+from quapy_nemsis._jit import REORDERED, Routine, integers, jitable, real, reals, tables, types
 from quapy_nemsis._kernels.simplex import add_ridge, descend
 
 
@@ -160,5 +160,7 @@ def _maximise_samples(likelihoods, rows, starts, prevalences, gap, most):
 maximise = Routine(_maximise, types.int64(tables, reals, real, real, types.int64))
 moments = Routine(_moments, real(tables, reals, reals, tables))
 maximise_samples = Routine(
-    _maximise_samples, real(tables, integers, integers, tables, real, types.int64)
+    _maximise_samples,
+    real(tables, integers, integers, tables, real, types.int64),
+    fastmath=REORDERED,
 )
