@@ -496,6 +496,29 @@ def test_samples_without_rows(two, name):
         model.aggregate(predictions[:0])
 
 
+@pytest.mark.parametrize("name", ["PACC", "EMQ", "KDEyML"])
+def test_posteriors_that_cannot_be(three, name):
+    model = three.both(name)[1]
+    posteriors = model.classify(three.test.instances)
+    for wrong in (posteriors[:, :2], np.hstack([posteriors, posteriors]), posteriors[:, 0]):
+        for use in (model.aggregate, lambda rows: model.aggregate_samples(rows, [[0, 1]])):
+            with pytest.raises(
+                ValueError, match=r"a column for each of the 3 classes.*got an array"
+            ):
+                use(wrong)
+    if name == "KDEyML":
+        posteriors[0] = np.nan
+        with pytest.raises(ValueError, match="finite numbers"):
+            model.aggregate(posteriors)
+
+
+@pytest.mark.parametrize(("name", "what"), [("ACC", "label"), ("MS", "score")])
+def test_labels_and_scores_that_cannot_be(two, name, what):
+    model = two.both(name)[1]
+    with pytest.raises(ValueError, match=rf"one {what} for each row; got .* \(600, 2\)"):
+        model.aggregate(np.zeros((600, 2)))
+
+
 @pytest.mark.parametrize("name", aggregation.__all__)
 def test_public_names_have_an_example(name):
     assert ">>>" in getattr(aggregation, name).__doc__

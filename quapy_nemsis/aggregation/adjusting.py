@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quapy_nemsis._kernels import aggregation, simplex
-from quapy_nemsis.aggregation.samples import CompiledAggregation, Samples, class_codes, table_of
+from quapy_nemsis.aggregation.samples import (
+    CompiledAggregation,
+    Samples,
+    class_codes,
+    one_of_each,
+    posteriors_of,
+    table_of,
+)
 from quapy_nemsis.quantifiers._quapy import aggregative
 
 if TYPE_CHECKING:
@@ -75,7 +82,7 @@ class ACC(_Adjusted, aggregative.ACC):
         return cls(classifier, method="invariant-ratio", norm="mapsimplex", **options)
 
     def _prepared(self, predictions: Any, n_jobs: int) -> np.ndarray:
-        return class_codes(predictions, self.classes_)
+        return class_codes(one_of_each(predictions, "label"), self.classes_)
 
     def _shares(self, prepared: np.ndarray, samples: Samples) -> np.ndarray:
         return samples.shares(prepared, len(self.classes_))
@@ -102,7 +109,7 @@ class PACC(_Adjusted, aggregative.PACC):
     """
 
     def _prepared(self, predictions: Any, n_jobs: int) -> np.ndarray:
-        return table_of(predictions)
+        return posteriors_of(predictions, len(self.Pte_cond_estim_))
 
     def _shares(self, prepared: np.ndarray, samples: Samples) -> np.ndarray:
         shares = np.empty((len(samples), prepared.shape[1]))

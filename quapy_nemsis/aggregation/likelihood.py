@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quapy_nemsis._kernels import aggregation, density, mixture
-from quapy_nemsis.aggregation.samples import CompiledAggregation, Samples, in_threads, table_of
+from quapy_nemsis.aggregation.samples import (
+    CompiledAggregation,
+    Samples,
+    in_threads,
+    posteriors_of,
+    table_of,
+)
 from quapy_nemsis.quantifiers._quapy import aggregative
 
 if TYPE_CHECKING:
@@ -73,7 +79,8 @@ class EMQ(CompiledAggregation, aggregative.EMQ):
         return self._estimates(self._prepared(classif_posteriors, 1), samples, epsilon)[0]
 
     def _prepared(self, predictions: Any, n_jobs: int) -> np.ndarray:
-        return table_of(self._calibrate_if_requested(predictions))
+        calibrated = self._calibrate_if_requested(np.asarray(predictions))
+        return posteriors_of(calibrated, len(self.train_prevalence))
 
     def _estimates(
         self, prepared: np.ndarray, samples: Samples, epsilon: float = aggregative.EMQ.EPSILON
@@ -175,14 +182,18 @@ class KDEyML(CompiledAggregation, aggregative.KDEyML):
         ndarray of shape (n_rows,)
             Densities.
         """
-        logs = _log_densities(_blocks(kde), table_of(self.transform_posteriors(X, kernel)))
+        rows = posteriors_of(X, len(self.mix_densities))
+        logs = _log_densities(_blocks(kde), table_of(self.transform_posteriors(rows, kernel)))
         return logs if log_densities else np.exp(logs)
 
     def _likelihoods(self, posteriors: np.ndarray, n_jobs: int = 1) -> np.ndarray:
         """Densities of all classes at each posterior, up to a factor for each of them."""
         if not getattr(self, "_centres", None):
             self._centres = [_blocks(kde) for kde in self.mix_densities]
-        points = table_of(self.transform_posteriors(posteriors, self.kernel))
+        checked = posteriors_of(posteriors, len(self.mix_densities))
+        points = table_of(self.transform_posteriors(checked, self.kernel))
+        if not np.isfinite(points).all():
+            raise ValueError("posteriors must be finite numbers; got NaN or infinity among them")
 
         def of_part(part: np.ndarray) -> np.ndarray:
             return np.column_stack([_log_densities(centres, part) for centres in self._centres])
@@ -210,7 +221,7 @@ class KDEyML(CompiledAggregation, aggregative.KDEyML):
             Estimated prevalences, in the order of `classes_`.
         """
         samples = Samples.whole(len(posteriors))
-        rows = table_of(posteriors)
+        rows = posteriors_of(posteriors, len(self.mix_densities))
         keys = [row.tobytes() for row in rows]
         known = self._remembered
         new = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
@@ -228,10 +239,9 @@ class KDEyML(CompiledAggregation, aggregative.KDEyML):
         n_classes = prepared.shape[1]
         found = np.full((len(samples), n_classes), 1.0 / n_classes)
         gap = mixture.maximise_samples(prepared, *samples.arrays, found, _GAP, _MOST_STEPS)
-        if not gap <= 1e-6:
+        if gap > 1e-6:
             warnings.warn(
-                f"the mean log-likelihood of a sample may be {gap:.2g} below its maximum: the posteriors of some rows "
-                "may not be finite",
+                f"the mean log-likelihood of a sample may be {gap:.2g} below its maximum",
                 stacklevel=3,
             )
         return found

@@ -95,6 +95,27 @@ def table_of(values: ArrayLike) -> np.ndarray:
     return np.require(values, dtype=np.float64, requirements=["C", "W"])
 
 
+def posteriors_of(values: ArrayLike, n_classes: int) -> np.ndarray:
+    """Posteriors as kernels take them, with a column for each class: kernels do not check where they read."""
+    found = table_of(values)
+    if found.ndim != 2 or found.shape[1] != n_classes:
+        raise ValueError(
+            f"posteriors must have a column for each of the {n_classes} classes, as those of classify; got an array of "
+            f"shape {found.shape}"
+        )
+    return found
+
+
+def one_of_each(values: ArrayLike, what: str) -> np.ndarray:
+    """An array with one entry for each row, a label or a score."""
+    found = np.asarray(values)
+    if found.ndim != 1:
+        raise ValueError(
+            f"there must be one {what} for each row; got an array of shape {found.shape}"
+        )
+    return found
+
+
 def in_threads(function: Callable[[Any], np.ndarray], parts: Sequence[Any]) -> np.ndarray:
     """The results of a function that releases the interpreter's lock, for all parts, joined in their order."""
     if len(parts) == 1:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quapy_nemsis._kernels import aggregation
-from quapy_nemsis.aggregation.samples import CompiledAggregation, Samples, table_of
+from quapy_nemsis.aggregation.samples import CompiledAggregation, Samples, one_of_each, table_of
 from quapy_nemsis.quantifiers._quapy import aggregative
 
 
@@ -66,7 +66,7 @@ class MS(CompiledAggregation, aggregative.MS):
         return np.array(candidates)[order]
 
     def _prepared(self, predictions: Any, n_jobs: int) -> _Ranked:
-        order, scores = np.argsort(self.thresholds), np.asarray(predictions, dtype=float)
+        order, scores = np.argsort(self.thresholds), one_of_each(predictions, "score").astype(float)
         ranks = np.searchsorted(self.thresholds[order], scores, side="right")
         ranks[np.isnan(scores)] = 0  # they reach no threshold
         rates = (table_of(rates[order]) for rates in (self.tprs, self.fprs))
