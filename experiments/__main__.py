@@ -185,6 +185,8 @@ def parser() -> argparse.ArgumentParser:
     add("--metrics", nargs="+", default=["mae", "mrae"], metavar="METRIC", help=errors)
     add("--seed", type=int, default=0, help=f"first seed {shown}")
     add("--seeds", type=int, default=3, help=f"how many splits {shown}")
+    own = "aggregate with QuaPy's own code where it is compiled here, which takes longer and gives the same estimates"
+    add("--quapy", action="store_true", help=own)
     add("--retry", action="store_true", help="compute anew what failed before")
     part = "do one of several parts of the work, as 2/8; all parts share the folder --out"
     add("--shard", type=shard, default=(1, 1), metavar="I/N", help=part)

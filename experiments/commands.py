@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from experiments import catalogue, compare, data, methods, presets, reproduce
-from experiments.names import FIGURES, PRESETS, REPORTS
+from experiments.names import COMPILED, FIGURES, PRESETS, REPORTS, parse_method
 from experiments.origin import summary
 from experiments.report import aligned, text_table, write_report
 from experiments.stats import distinct
@@ -21,7 +21,7 @@ RUN_FILE = "run.json"
 COMPARED = (
     *("sets", "methods", "target", "positive", "protocol", "sample_size", "repeats"),
     *("prevalences", "alpha", "metrics", "seed", "seeds"),
-    *("split", "test_size", "separator", "decimal", "encoding", "sheet"),
+    *("split", "test_size", "separator", "decimal", "encoding", "sheet", "quapy"),
 )
 
 
@@ -48,6 +48,16 @@ def describe(dataset: catalogue.DataSet, options: dict) -> str:
     return "; ".join(facts)
 
 
+def aggregations(options: dict) -> str:
+    """Return in words whose code aggregates, if there is a choice; the text is empty otherwise."""
+    used = distinct(parse_method(name).aggregation for name in options["methods"])
+    if not (named := ", ".join(name for name in used if name in COMPILED)):
+        return ""
+    if options.get("quapy"):
+        return f"QuaPy's own code ({named})"
+    return f"compiled, with QuaPy's estimates ({named}); --quapy runs QuaPy's own code"
+
+
 def plan(dataset: catalogue.DataSet, options: dict) -> list[compare.Task]:
     """Return the tasks on a data set; refuse a comparison that cannot be made on it."""
     n_classes = len(data.load(dataset).classes)
@@ -60,7 +70,8 @@ def plan(dataset: catalogue.DataSet, options: dict) -> list[compare.Task]:
     protocol = compare.Protocol.of(data.load(dataset), options)
     protocol.check(n_classes)
     seeds = range(options["seed"], options["seed"] + options["seeds"])
-    return [compare.Task(dataset, name, seed, protocol) for seed in seeds for name in suited]
+    quapy = bool(options["quapy"])
+    return [compare.Task(dataset, name, seed, protocol, quapy) for seed in seeds for name in suited]
 
 
 def run_compare(options: dict) -> list[Cell]:
@@ -72,6 +83,8 @@ def run_compare(options: dict) -> list[Cell]:
     facts = {dataset.name: describe(dataset, options) for dataset in datasets}
     for name, fact in facts.items():
         print(f"{name}: {fact}", flush=True)
+    if text := aggregations(options):
+        print(f"aggregations: {text}", flush=True)
     for dataset in datasets:
         if columns := data.columns_text(dataset):
             print(f"\ncolumns of {dataset.name}\n{columns}", flush=True)
@@ -124,6 +137,7 @@ def finish(run: dict, cells: list[Cell], out: Path, formats: list[str]) -> None:
             for drawn, names in protocols.items()
         },
         "Splits": splits(options),
+        **({"Aggregations": text} if (text := aggregations(options)) else {}),
         **({"Finished": f"{len(cells)} of {len(run['files'])} cells"} if missing else {}),
         **{f"Data: {name}": fact for name, fact in run["facts"].items()},
     }

@@ -18,6 +18,7 @@ from experiments import data, methods
 from experiments.catalogue import DataSet
 from experiments.origin import here_and_now
 from experiments.store import Cell, Store, both, compute, provenance
+from quapy_nemsis.aggregation import prediction
 
 #: The modules that determine what a cell holds.
 COMPUTING = ("bags", "compare", "data", "files", "methods", "names", "prepare", "tuned")
@@ -108,6 +109,8 @@ class Task:
     method: str
     seed: int
     protocol: Protocol
+    #: Whether QuaPy's own code aggregates, where there is a compiled aggregation.
+    quapy: bool = False
 
 
 def run_task(task: Task) -> Cell:
@@ -117,7 +120,10 @@ def run_task(task: Task) -> Cell:
         with threadpool_limits(1), qp.util.temp_seed(task.seed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loaded = data.load(task.dataset)
-            cell.origin = here_and_now(**{f"sha256 of {task.dataset.name}": loaded.fingerprint})
+            facts = {f"sha256 of {task.dataset.name}": loaded.fingerprint}
+            if aggregates := methods.implementation(task.method, task.quapy):
+                facts[f"aggregation {aggregates.rpartition('.')[2]}"] = aggregates
+            cell.origin = here_and_now(**facts)
             cell.classes = loaded.classes
             n_classes = len(cell.classes)
             if isinstance(loaded, data.BagData):
@@ -130,11 +136,11 @@ def run_task(task: Task) -> Cell:
             cell.train_prevalence = np.bincount(y) / len(y)
             begin = time.perf_counter()
             quantifier, cell.chosen = methods.fitted(
-                task.method, X, y, task.seed, task.protocol.sample_size, held
+                task.method, X, y, task.seed, task.protocol.sample_size, held, task.quapy
             )
             cell.fit_seconds = time.perf_counter() - begin
             begin = time.perf_counter()
-            true, estimated = qp.evaluation.prediction(quantifier, protocol, aggr_speedup="force")
+            true, estimated = prediction(quantifier, protocol, aggr_speedup="force")
             cell.predict_seconds = time.perf_counter() - begin
         if n_classes == 2:
             true, estimated = both(true[:, 1]), both(estimated[:, 1])
@@ -161,6 +167,7 @@ def keys(tasks: list[Task]) -> list[dict]:
             "rows": data.load(task.dataset).fingerprint,
             **{name: asdict(task.dataset)[name] for name in DIVIDED},
             "own": methods.own_source(task.method),
+            "aggregation": methods.implementation(task.method, task.quapy),
             "code": code,
         }
         for task in tasks

@@ -23,8 +23,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import LinearSVC
 
 from experiments.files import fingerprint
-from experiments.names import AGGREGATIONS, LEARNERS, parse_method
-from experiments.tuned import RememberedLR, TabledKDEy, forget, selected
+from experiments.names import AGGREGATIONS, COMPILED, LEARNERS, parse_method
+from experiments.tuned import RememberedLR, forget, selected
 from quapy_nemsis import (
     CANClassifier,
     NEMSISClassifier,
@@ -37,6 +37,7 @@ from quapy_nemsis import (
     get_loss,
     get_measure,
 )
+from quapy_nemsis import aggregation as compiled
 
 
 def measure_for(learner: str, name: str) -> str:
@@ -119,14 +120,31 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
     return lambda seed: online(measure, random_state=seed, **options)
 
 
-def aggregation(name: str) -> Any:
-    """Return the class of an aggregation: QuaPy's, or `Quantifier`."""
+def aggregation(name: str, quapy: bool = False) -> Any:
+    """Return the class of an aggregation: compiled, or QuaPy's own where that is wanted or all there is."""
     if name == "Quantifier":
         return Quantifier
+    if name in COMPILED and not quapy:
+        return getattr(compiled, AGGREGATIONS[name])
     found = getattr(aggregative, AGGREGATIONS[name], None)
     if found is None:
         raise ValueError(f"the installed QuaPy has no {AGGREGATIONS[name]}: update it")
     return found
+
+
+def implementation(name: str, quapy: bool = False) -> str:
+    """Return the full name of the class that aggregates; the text is empty for a method of a user.
+
+    Examples
+    --------
+    >>> implementation("ACC(forest)"), implementation("ACC", quapy=True)
+    ('quapy_nemsis.aggregation.adjusting.ACC', 'quapy.method.aggregative.ACC')
+    """
+    parts = parse_method(name)
+    if not parts.aggregation:
+        return ""
+    found = aggregation(parts.aggregation, quapy)
+    return f"{found.__module__}.{found.__qualname__}"
 
 
 def is_binary(name: str) -> bool:
@@ -150,8 +168,8 @@ def suited(names: list[str], n_classes: int) -> list[str]:
     return [name for name in names if n_classes == 2 or not is_binary(name)]
 
 
-def method(name: str) -> Callable[[int], Any]:
-    """Return a function that makes the QuaPy quantifier of a name from a seed.
+def method(name: str, quapy: bool = False) -> Callable[[int], Any]:
+    """Return a function that makes the quantifier of a name from a seed, with QuaPy's own aggregation if it is wanted.
 
     Examples
     --------
@@ -163,7 +181,7 @@ def method(name: str) -> Callable[[int], Any]:
     if not parts.aggregation:
         make = own(parts.learner)
         return lambda seed: _seeded(make(), seed)
-    put_on = aggregation(parts.aggregation)
+    put_on = aggregation(parts.aggregation, quapy)
     if not parts.learner:
         return lambda seed: _seeded(put_on(), seed)
     inner = learner(parts.learner, parts.objective)
@@ -174,7 +192,13 @@ def method(name: str) -> Callable[[int], Any]:
 
 
 def fitted(
-    name: str, X: Any, y: np.ndarray, seed: int, size: int, held: Any = None
+    name: str,
+    X: Any,
+    y: np.ndarray,
+    seed: int,
+    size: int,
+    held: Any = None,
+    quapy: bool = False,
 ) -> tuple[Any, str]:
     """Return the quantifier of a name, fitted, and what model selection chose, in words.
 
@@ -190,13 +214,13 @@ def fitted(
         Rows of a validation sample.
     held : protocol of QuaPy, optional
         Validation samples, if the data have their own.
+    quapy : bool, default=False
+        Whether to take QuaPy's own aggregation, where there is a compiled one.
     """
     forget()  # so that its seconds are those of all its fits
-    parts, quantifier = parse_method(name), method(name)(seed)
+    parts, quantifier = parse_method(name), method(name, quapy)(seed)
     if parts.selection != "tuned":
         return quantifier.fit(X, y), ""
-    if len(np.unique(y)) == 2 and parts.aggregation == "KDEy":
-        quantifier = TabledKDEy(quantifier.classifier, random_state=seed)
     model, chosen = selected(quantifier, parts.grid, X, y, size, held)
     words = {key.removeprefix("classifier__"): value for key, value in chosen.items()}
     return model, ", ".join(f"{key} {value}" for key, value in words.items())

@@ -33,6 +33,8 @@ AGGREGATIONS = {
     "KDEy": "KDEyML",
     "Quantifier": "Quantifier",
 }
+#: Those of QuaPy that `quapy_nemsis.aggregation` has compiled, under the same names of classes.
+COMPILED = ("ACC", "PACC", "EMQ", "HDy", "DyS", "MS", "KDEy")
 #: What model selection tries: parameters of learners, and of aggregations. Learners of this package choose their own.
 _STRENGTHS = [1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3]
 LEARNER_GRIDS: dict[str, dict[str, list[Any]]] = {

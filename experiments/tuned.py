@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import quapy as qp
 import scipy.sparse
-from quapy.method.aggregative import ACC, EMQ, PACC, PCC, KDEyML
+from quapy.method.aggregative import PCC
 from quapy.model_selection import GridSearchQ
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -24,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 
 from experiments.names import AGGREGATION_GRIDS, LEARNER_GRIDS
 from quapy_nemsis import FourierFeatures
+from quapy_nemsis.aggregation import ACC, EMQ, PACC, KDEyML
 
 _FITTED: dict[str, dict[str, Any]] = {}
 
@@ -78,22 +79,6 @@ def _digest(X: Any) -> str:
     for part in parts:
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
-
-
-class TabledKDEy(KDEyML):
-    """KDEyML for two classes, whose densities are interpolated in a table of 1,001 posteriors.
-
-    QuaPy evaluates the kernels of all training rows at each test row, which takes a third of a second for 500 test rows
-    and 20,000 training rows.
-    """
-
-    def pdf(self, kde: Any, X: np.ndarray, kernel: str, log_densities: bool = False) -> np.ndarray:
-        """Density of a class at each posterior."""
-        grid = np.linspace(0.0, 1.0, 1001)
-        if not hasattr(kde, "table_"):
-            kde.table_ = super().pdf(kde, np.column_stack([1.0 - grid, grid]), kernel)
-        found = np.interp(X[:, 1], grid, kde.table_)
-        return np.log(found) if log_densities else found
 
 
 def selected(
@@ -170,6 +155,6 @@ def baselines(size: int) -> dict[str, Callable[[Any, Any], Any]]:
         "ACC tuned": tuned(ACC(RememberedLR()), of_learner, size),
         "PACC tuned": tuned(PACC(RememberedLR()), of_learner, size),
         "KDEy tuned": tuned(
-            TabledKDEy(RememberedLR()), {**of_learner, **AGGREGATION_GRIDS["KDEy"]}, size
+            KDEyML(RememberedLR()), {**of_learner, **AGGREGATION_GRIDS["KDEy"]}, size
         ),
     }

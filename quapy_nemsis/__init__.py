@@ -3,7 +3,8 @@
 ``Quantifier`` estimates the prevalences of classes in a sample, with intervals. It is a quantifier for QuaPy, as are
 ``NEMSIS``, ``SCAN`` and ``CAN``. The classifiers behind them are for scikit-learn (``NEMSISClassifier``,
 ``SCANClassifier``, ``CANClassifier``), and so are the measures that they optimise (``get_measure`` and the classes it
-returns; ``make_measure`` for custom measures). QuaPy is imported only when a quantifier is first used.
+returns; ``make_measure`` for custom measures). ``quapy_nemsis.aggregation`` has QuaPy's aggregations, compiled. QuaPy
+is imported only when a quantifier is first used.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from numba.extending import register_jitable as jitable
 
 __all__ = [
     "CACHE_VARIABLE",
+    "EXACT",
     "REORDERED",
     "Kernel",
     "Record",
@@ -245,6 +246,8 @@ def call(typingctx, address, table, k):
 #: How compiled code may transform arithmetic. By default only to fused multiply-adds: NaN and inf must keep their
 #: meaning, so that divergence is noticed. Sums may be reordered where that pays, so that they can be vectorised.
 STRICT, REORDERED = {"contract"}, {"contract", "reassoc", "nsz"}
+#: Not at all: results are those of the same arithmetic in numpy, to the last bit.
+EXACT: set[str] = set()
 
 
 def callback(function: Callable, fastmath: Any = False) -> Any:
@@ -334,10 +337,12 @@ class Routine:
         The function to compile.
     signature : numba signature
         Types of its result and arguments.
+    fastmath : set of str
+        How arithmetic may be transformed.
     """
 
-    def __init__(self, function: Callable, signature: Any):
-        self.function = function
+    def __init__(self, function: Callable, signature: Any, fastmath: set[str] = STRICT):
+        self.function, self.fastmath = function, fastmath
         self.signature = signature
         self.compiled: Any = None
 
@@ -345,7 +350,7 @@ class Routine:
         if self.compiled is None:
             with _compiling:
                 if self.compiled is None:
-                    self.compiled = _compile(self.function, self.signature)
+                    self.compiled = _compile(self.function, self.signature, self.fastmath)
         return self.compiled(*arguments)
 
 

@@ -159,6 +159,32 @@ def test_a_task_is_filed_under_all_that_determines_it(monkeypatch):
     assert first != key()
 
 
+def test_which_code_aggregates_is_part_of_the_key_and_of_the_report(tmp_path, capsys):
+    def key(name, quapy):
+        task = compare.Task(catalogue.DataSet("digits"), name, 0, compare.Protocol(), quapy)
+        return compare.keys([task])
+
+    for name in names.COMPILED:
+        assert key(name, True) != key(name, False)
+    for name in ("CC", "DMy", "Quantifier", "NEMSIS:q"):
+        assert key(name, True) == key(name, False)
+    found = {}
+    for options in ((), ("--quapy",)):
+        run_compare(tmp_path, "ACC", "EMQ", "CC", options=[*options, "--format", "md"])
+        found[options] = capsys.readouterr().out
+        (path,) = tmp_path.glob("report.md")
+        module = "quapy.method.aggregative" if options else "quapy_nemsis.aggregation.adjusting"
+        assert f"{module}.ACC" in path.read_text().replace("\\_", "_")
+    assert "compiled, with QuaPy's estimates (ACC, EMQ); --quapy runs" in found[()]
+    assert "aggregations: QuaPy's own code (ACC, EMQ)" in found["--quapy",]
+    assert "1 of 3 cells are reused" in found["--quapy",]  # CC has one code
+    cells = compare.finished([path.name for path in cell_times(tmp_path)], tmp_path / "cells")
+    for name in ("ACC", "EMQ"):
+        ours, theirs = (cell for cell in cells if cell.method == f"{name} (plain)")
+        np.testing.assert_array_equal(ours.true, theirs.true)
+        np.testing.assert_allclose(ours.estimated, theirs.estimated, atol=1e-3)
+
+
 # --------------------------------------------------------------------- methods and data
 
 

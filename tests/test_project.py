@@ -31,9 +31,10 @@ LAYERS = [
         "_kernels.batch",
         "_kernels.oracle",
         "_kernels.simplex",
-        "_kernels.mixture",
+        "_kernels.density",
+        "_kernels.aggregation",
     },
-    {"_kernels.multiclass"},
+    {"_kernels.multiclass", "_kernels.mixture"},
     {"_validation"},
     {"learners.state", "learners.scores", "learners.separation"},
     {"learners.calibration"},
@@ -52,6 +53,10 @@ LAYERS = [
     {"quantifiers._quapy"},
     {"quantifiers.counting", "quantifiers.default"},
     {"quantifiers"},
+    {"aggregation.samples"},
+    {"aggregation.adjusting", "aggregation.likelihood", "aggregation.matching"},
+    {"aggregation.thresholds", "aggregation.evaluation"},
+    {"aggregation"},
 ]
 NUMBA_ALLOWED = {"_jit"}
 QUAPY_ALLOWED = {"quantifiers._quapy"}

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from quapy.method.aggregative import KDEyML
 from sklearn.linear_model import LogisticRegression
 
 from experiments import quantification, tuned
@@ -57,13 +56,6 @@ def test_classes_rows_coverage_and_seconds(run):
     assert line[:2] == ["two", "200"]
     assert 0.7 < float(line[2]) <= 1.0
     assert "calibrated LR" in run("seconds", "--sets", "two")
-
-
-def test_kernels_in_a_table_are_those_of_quapy():
-    X, y = make_points(n=600, d=3)
-    found = tuned.TabledKDEy(LogisticRegression()).fit(X[:300], y[:300])
-    expected = KDEyML(LogisticRegression()).fit(X[:300], y[:300])
-    np.testing.assert_allclose(found.predict(X[300:]), expected.predict(X[300:]), atol=1e-4)
 
 
 def test_a_remembered_regression_is_the_regression():

@@ -18,7 +18,7 @@ from experiments.errors import at_least, plain_errors
 NAMES = (
     *("dense", "sparse", "classes", "width", "nonzeros", "rows", "class-fits", "custom"),
     "side-by-side",
-    *("tuning", "quality", "memory", "start", "stream", "dask", "cost"),
+    *("tuning", "aggregations", "quality", "memory", "start", "stream", "dask", "cost"),
 )
 #: What some of them need to be installed.
 NEEDED = {"stream": "pyarrow", "dask": "distributed", "cost": "distributed"}
@@ -47,6 +47,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
     """Return all benchmarks by name, each of which gives a table, or says why it cannot run here."""
     # Only here, because it takes seconds.
     from experiments.bench import fits, passes, processes, scale
+    from experiments.bench.aggregations import aggregations
     from experiments.bench.cost import cost
 
     size = options.rows, options.repeats
@@ -62,6 +63,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         "custom": lambda: passes.custom(*size),
         "side-by-side": lambda: passes.side_by_side(*size),
         "tuning": lambda: fits.tuning(*size),
+        "aggregations": lambda: aggregations(*size),
         "quality": lambda: fits.quality(*size),
         "memory": lambda: processes.memory(options.rows, options.gigabytes, scratch),
         "start": lambda: processes.start(options.repeats),

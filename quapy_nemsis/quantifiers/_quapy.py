@@ -22,9 +22,12 @@ def _unchanged_style() -> Iterator[None]:
 
 
 with _unchanged_style():
+    import quapy as qp
     import quapy.functional as F
+    from quapy.method import aggregative
     from quapy.method.aggregative import (
         AggregativeCrispQuantifier,
+        AggregativeQuantifier,
         AggregativeSoftQuantifier,
         BinaryAggregativeQuantifier,
     )
@@ -32,9 +35,12 @@ with _unchanged_style():
 
 __all__ = [
     "AggregativeCrispQuantifier",
+    "AggregativeQuantifier",
     "AggregativeSoftQuantifier",
     "BinaryAggregativeQuantifier",
     "ConfidenceRegionABC",
     "F",
     "WithConfidenceABC",
+    "aggregative",
+    "qp",
 ]
