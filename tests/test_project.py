@@ -52,6 +52,11 @@ LAYERS = [
     {"quantifiers._quapy"},
     {"quantifiers.counting", "quantifiers.default"},
     {"quantifiers"},
+    {"drift"},
+    {"tracking.trackers", "tracking.windows", "tracking.checkpoints"},
+    {"tracking.following"},
+    {"tracking.plotting"},
+    {"tracking"},
 ]
 NUMBA_ALLOWED = {"_jit"}
 QUAPY_ALLOWED = {"quantifiers._quapy"}
