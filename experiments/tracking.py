@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from sklearn.model_selection import train_test_split
 
 from experiments.catalogue import locate
@@ -54,6 +55,8 @@ WOMEN, MEN = 71, 72
 #: By how much prevalences change in the tests: the share of the rows that are replaced by rows of the rarest class.
 CHANGES = (0.02, 0.05, 0.1, 0.2)
 WINDOW = 500
+#: Rows that windows are drawn from, at most.
+MOST = 20_000
 
 
 def shifts(kind: str, n_classes: int, chunks: int, rng: np.random.Generator) -> np.ndarray:
@@ -73,24 +76,35 @@ def shifts(kind: str, n_classes: int, chunks: int, rng: np.random.Generator) -> 
 
 
 def fitted(
-    name: str, folder: Path, seed: int, rows: int, only: int | None = None
-) -> tuple[Quantifier, Any, np.ndarray]:
-    """Return a quantifier trained on some rows of a set, and all other rows with their labels.
+    name: str,
+    folder: Path,
+    seed: int,
+    rows: int,
+    only: int | None = None,
+    most: int | None = None,
+) -> tuple[Quantifier, Any, Any, np.ndarray]:
+    """Return a quantifier trained on some rows of a set, and the other rows, as they are and prepared, with labels.
 
-    With ``only``, it is trained on rows in which this column is not 0, and others are left over as well.
+    With ``only``, it is trained on rows in which this column is not 0. The other rows are all, or ``most`` of them.
     """
     inner = folder if (folder / f"{name}.npz").is_file() else folder / "multiclass"
     loaded = load(locate(name, inner))
     features, y = loaded.features, loaded.y
-    every = np.arange(len(y))
-    if only is not None:
-        every = np.flatnonzero(np.asarray(features[:, [only]].todense()).ravel() != 0)
+    every = np.arange(len(y)) if only is None else np.flatnonzero(_column(features, only))
     train, _ = train_test_split(every, train_size=rows, random_state=seed)
     rest = np.setdiff1d(np.arange(len(y)), train)
+    if most is not None and len(rest) > most:
+        rest = np.sort(np.random.default_rng(seed).choice(rest, most, replace=False))
     tools = preparer(features[train], counts=are_term_counts(features))
     X = tools.fit_transform(features[train])
     quantifier = Quantifier(n_draws=2, random_state=seed).fit(X, y[train])
-    return quantifier, tools.transform(features[rest]), y[rest]
+    return quantifier, features[rest], tools.transform(features[rest]), y[rest]
+
+
+def _column(features: Any, place: int) -> np.ndarray:
+    """A column of a matrix, sparse or not."""
+    column = features[:, [place]]
+    return np.asarray(column.toarray() if scipy.sparse.issparse(column) else column).ravel()
 
 
 def sample(y: np.ndarray, p: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -106,7 +120,7 @@ def trackers(name: str, folder: Path, seed: int, rows: int, kind: str, chunks: i
     """Error and accuracy of each tracker in a stream."""
 
     def evaluate() -> dict:
-        quantifier, X, y = fitted(name, folder, seed, rows)
+        quantifier, _, X, y = fitted(name, folder, seed, rows)
         rng = np.random.default_rng(seed)
         K = len(quantifier.classes_)
         truth = shifts(kind, K, chunks, rng)
@@ -146,7 +160,7 @@ def alarms(name: str, folder: Path, seed: int, rows: int) -> dict:
     """Windows with a false alarm in a stream without change, and the delay of alarms after a change."""
 
     def evaluate() -> dict:
-        quantifier, X, y = fitted(name, folder, seed, rows)
+        quantifier, _, X, y = fitted(name, folder, seed, rows, most=MOST)
         rng = np.random.default_rng(seed)
         shares = np.bincount(y) / len(y)
 
@@ -173,23 +187,23 @@ def tests(name: str, folder: Path, seed: int, rows: int, windows: int, only: int
     """Numbers of windows in which the tests reject."""
 
     def evaluate() -> dict:
-        quantifier, X, y = fitted(name, folder, seed, rows, only)
+        quantifier, raw, X, y = fitted(name, folder, seed, rows, only, MOST)
         rng = np.random.default_rng(seed)
         background = Background.of(quantifier)
         committee = quantifier.scores(X)
         scores = background.scores_of(quantifier, X)
         groups = {"all": np.arange(len(y))}
         if name == "adult":
-            sexes = [np.abs(X[:, [column]]).toarray().ravel() > 0 for column in (WOMEN, MEN)]
-            groups = {"all": np.flatnonzero(sexes[1]) if only == MEN else groups["all"]}
-            groups["women"] = np.flatnonzero(sexes[0])
+            if only is not None:
+                groups["all"] = np.flatnonzero(_column(raw, only))
+            groups["women"] = np.flatnonzero(_column(raw, WOMEN))
         found: dict[str, int] = {}
 
         def count(title: str, part: np.ndarray, what: np.ndarray = scores) -> None:
             for test in (background.prevalence_test, background.mixture_test):
                 result = test(what[part])
                 key = f"{title}: {result.test}"
-                found[key] = found.get(key, 0) + (result.p_value < 0.05)
+                found[key] = found.get(key, 0) + int(result.p_value < 0.05)
 
         own = groups["all"]
         shares = np.bincount(y[own]) / len(own)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from quapy_nemsis.drift import mixture_test, prevalence_test
 from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners import (
     CANClassifier,
@@ -113,6 +114,8 @@ __all__ = [
     "load",
     "make_measure",
     "merge",
+    "mixture_test",
+    "prevalence_test",
     "save",
 ]
 

@@ -541,7 +541,7 @@ class _Follower:
             raise ValueError(f"{named} have labels of shape {y.shape}: give one for each row")
         known = np.isin(y, self.classes)
         if not known.all():
-            bad = y[int(np.argmin(known))]
+            bad = y[int(np.argmin(known)) :].tolist()[0]
             raise ValueError(
                 f"{named}: the label {bad!r} is not among the classes {self.classes.tolist()}"
             )

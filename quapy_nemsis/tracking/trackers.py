@@ -398,9 +398,9 @@ class UOGD(_FromLocal):
 
     The paper trains the parameters of any convex model, such as the last layer of a network. Here the model is a linear
     layer on the calibrated log-likelihoods of a row, which starts as the calibration itself, so it is smaller: it has
-    K·(K + 1) parameters. Π projects onto the ball around 0 of twice the norm of the starting point, of diameter Γ. The step size
-    is Γ/(G·√T), where G bounds the norm of gradients. The method returns no prevalence: `prevalence` is the mean
-    posterior of the adapted classifier in the latest chunk.
+    K·(K + 1) parameters. Π projects onto the ball around 0 of twice the norm of the starting point, of diameter Γ. The
+    step size is Γ/(G·√T), where G bounds the norm of gradients. The method returns no prevalence: `prevalence` is the
+    mean posterior of the adapted classifier in the latest chunk.
 
     Parameters
     ----------
