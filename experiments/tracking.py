@@ -28,7 +28,7 @@ from experiments.catalogue import locate
 from experiments.data import load
 from experiments.errors import plain_errors
 from experiments.prepare import are_term_counts, preparer
-from experiments.quantification import Cells, _quietly
+from experiments.quantification import Cells, quietly
 from quapy_nemsis import Quantifier
 from quapy_nemsis.drift import Background
 from quapy_nemsis.tracking import Labelled, Tracker, track
@@ -147,7 +147,7 @@ def trackers(name: str, folder: Path, seed: int, rows: int, kind: str, chunks: i
             "accuracy": {shown: float(values.mean()) for shown, values in right.items()},
         }
 
-    return _quietly(seed, evaluate)
+    return quietly(seed, evaluate)
 
 
 def changed(shares: np.ndarray, change: float) -> np.ndarray:
@@ -180,7 +180,7 @@ def alarms(name: str, folder: Path, seed: int, rows: int) -> dict:
             found[f"mixture {change}"] = sum("mixture" in on for on in after)
         return found
 
-    return _quietly(seed, evaluate)
+    return quietly(seed, evaluate)
 
 
 def tests(name: str, folder: Path, seed: int, rows: int, windows: int, only: int | None) -> dict:
@@ -218,7 +218,7 @@ def tests(name: str, folder: Path, seed: int, rows: int, windows: int, only: int
                 count("women", rng.choice(groups["women"], WINDOW, replace=False))
         return found
 
-    return _quietly(seed, evaluate)
+    return quietly(seed, evaluate)
 
 
 def print_trackers(options: argparse.Namespace) -> None:
@@ -284,7 +284,7 @@ def print_alarms(options: argparse.Namespace) -> None:
 def print_tests(options: argparse.Namespace) -> None:
     """Print how often tests reject."""
     cells = Cells(options.out / "tests.jsonl")
-    each = -(-1000 // options.fits)
+    each = -(-options.windows // options.fits)
 
     def keys(name: str, only: int | None = None) -> list[tuple]:
         return [(name, seed, options.rows, each, only) for seed in range(options.fits)]
@@ -327,6 +327,7 @@ def main() -> None:
     add("--chunks", type=int, default=CHUNKS, help="chunks of a stream (default %(default)s)")
     add("--streams", type=int, default=20, help="streams with alarms (default %(default)s)")
     add("--fits", type=int, default=50, help="quantifiers that are tested (default %(default)s)")
+    add("--windows", type=int, default=1000, help="windows of each set (default %(default)s)")
     add("--jobs", type=int, default=1, help="processes (default %(default)s)")
     add("--out", type=Path, default=Path("results/tracking"), help="folder of finished cells")
     options = parser.parse_args()

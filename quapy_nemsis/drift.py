@@ -119,7 +119,7 @@ def prevalence_test(
     True
     >>> kept = y[1000:] | (rng.random(1000) < 0.5)  # half of the negatives
     >>> print(prevalence_test(quantifier, X[1000:][kept]).sentence)
-    The prevalences have changed since training (p < 0.001): that of True is about 0.47, and was 0.28.
+    The prevalences have changed since training (p < 0.001): that of True is about 0.48, and was 0.28.
     """
     background = Background.of(quantifier, reference)
     return background.prevalence_test(background.scores_of(quantifier, X))

@@ -18,6 +18,7 @@ from quapy_nemsis.tracking import (
     TrackError,
     follow,
     plot_track,
+    read_rows,
     track,
     windows,
 )
@@ -305,7 +306,7 @@ def test_following_an_endless_stream(two):
         follow(quantifier, X, callback=print)
 
 
-def test_windows_of_time(two):
+def test_windows_of_time(two, tmp_path):
     quantifier, X, _ = two
     times = np.datetime64("2024-03-01T22:00") + np.arange(300) * np.timedelta64(10, "m")
     whole = track(quantifier, X[:300], window="1d", times=times)
@@ -319,6 +320,19 @@ def test_windows_of_time(two):
     np.testing.assert_allclose(
         whole.windows[1].prevalence, quantifier.predict(X[12:156]), atol=1e-12
     )
+    frame = pd.DataFrame(X[:300], columns=["a", "b", "c"])
+    frame.assign(when=times).to_csv(tmp_path / "rows.csv", index=False)
+    source = read_rows(tmp_path / "rows.csv", "when", rows=70)
+    np.testing.assert_allclose(
+        track(quantifier, source, window="1d").prevalences, whole.prevalences
+    )
+    with pytest.raises(TrackError, match=r"no column 'day'; the columns are a, b, c, when"):
+        track(quantifier, read_rows(tmp_path / "rows.csv", "day"), window="1d")
+    zoned = [f"{at}+02:00" for at in times]
+    frame.assign(when=zoned, y=two[2][:300]).to_csv(tmp_path / "rows.csv", index=False)
+    [chunk] = read_rows(tmp_path / "rows.csv", "when", target="y")
+    np.testing.assert_array_equal(chunk.times, times - np.timedelta64(2, "h"))
+    np.testing.assert_array_equal(chunk.labels, two[2][:300])
     late = list(times)
     late[200] = times[0]
     with pytest.raises(TrackError, match="row 201 is earlier than the window of the row before"):

@@ -172,7 +172,7 @@ def read_csv(
             file = stack.enter_context(_unpacked(path)) if str(path).endswith(".zst") else path
             frames = pd.read_csv(file, chunksize=rows, usecols=wanted, **options)
             for frame in stack.enter_context(frames):
-                yield _from_frame(frame, target, columns)
+                yield from_frame(frame, target, columns)
 
     return Source(str(path), chunks, ahead=True, labelled=target is not None)
 
@@ -421,7 +421,8 @@ def _feature_names(schema: Any, target: str | None, columns: list[str] | None) -
     return names
 
 
-def _from_frame(frame: Any, target: str | None, columns: list[str] | None) -> Chunk:
+def from_frame(frame: Any, target: str | None, columns: list[str] | None) -> Chunk:
+    """Rows and labels of a data frame; a column that is missing or not numeric raises an error."""
     if target is not None and target not in frame.columns:
         names = ", ".join(map(str, frame.columns))
         raise KeyError(f"there is no column {target!r}; the columns are {names}")

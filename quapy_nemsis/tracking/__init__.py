@@ -30,7 +30,7 @@ from quapy_nemsis.tracking.trackers import (
     Tracker,
     WindowedEM,
 )
-from quapy_nemsis.tracking.windows import LateLabels, Rows
+from quapy_nemsis.tracking.windows import LateLabels, Rows, read_rows
 
 __all__ = [
     "ATLAS",
@@ -51,5 +51,6 @@ __all__ = [
     "WindowedEM",
     "follow",
     "plot_track",
+    "read_rows",
     "track",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 
 from quapy_nemsis._validation import MatrixLike, check_integer
-from quapy_nemsis.streaming.sources import Source
+from quapy_nemsis.streaming.sources import Source, from_frame
 
 #: How many rows of a window are kept at most. Of more, every second is kept, then every fourth, and so on.
 MOST_ROWS = 100_000
@@ -62,6 +63,65 @@ class LateLabels:
 
     rows: ArrayLike
     labels: ArrayLike
+
+
+def read_rows(
+    path: str | Path,
+    time: str,
+    *,
+    target: str | None = None,
+    columns: list[str] | None = None,
+    rows: int = 10_000,
+    **options: Any,
+) -> Iterator[Rows]:
+    r"""Read rows with their times from a CSV file that is sorted by time.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    time : str
+        Column with the times: dates that pandas understands, or seconds since 1970.
+    target : str, optional
+        Column with the labels, if there is one.
+    columns : list of str, optional
+        Columns with the features, which must be numeric; by default all except those of times and labels.
+    rows : int, default=10,000
+        Number of rows in a chunk.
+    **options
+        Other options of `pandas.read_csv`.
+
+    Yields
+    ------
+    Rows
+        Rows for `track`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "rows.csv")
+    ...     with open(path, "w") as file:
+    ...         _ = file.write("when,a\n2024-05-01 12:00,1.5\n2024-05-02 08:00,2.5\n")
+    ...     [chunk] = read_rows(path, "when")
+    >>> chunk.X.tolist(), [str(at)[:10] for at in chunk.times]
+    ([[1.5], [2.5]], ['2024-05-01', '2024-05-02'])
+    """
+    import pandas as pd
+
+    check_integer("rows", rows)
+    with pd.read_csv(path, chunksize=rows, **options) as frames:
+        for frame in frames:
+            if time not in frame.columns:
+                names = ", ".join(map(str, frame.columns))
+                raise ValueError(f"{path}: there is no column {time!r}; the columns are {names}")
+            times = frame.pop(time)
+            if times.dtype.kind not in "iuf":
+                times = pd.to_datetime(times)
+                if times.dt.tz is not None:
+                    times = times.dt.tz_convert("UTC").dt.tz_localize(None)
+            X, y = from_frame(frame, target, columns)
+            yield Rows(X, y, times.to_numpy())
 
 
 def seconds_of(window: int | str) -> float | None:
