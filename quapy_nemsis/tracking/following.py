@@ -422,7 +422,7 @@ class _Follower:
         """Yield the windows of a source."""
         name, items = items_of(source, times, max(self._step(), 1))
         try:
-            for item in self._unread(items, name):
+            for item in self._unread(items):
                 if isinstance(item, LateLabels):
                     self._late(item)
                 else:
@@ -439,7 +439,7 @@ class _Follower:
         """Rows of a chunk of a matrix."""
         return 10_000 if isinstance(self.window, str) else min(max(self.window, 1000), 10_000)
 
-    def _unread(self, items: Any, name: str) -> Iterator[Rows | LateLabels]:
+    def _unread(self, items: Any) -> Iterator[Rows | LateLabels]:
         """Items without rows and late labels that were already taken, and without rows beyond `max_rows`."""
         track, seen, late = self.track, 0, 0
         rows_before, late_before = track.rows, track.late

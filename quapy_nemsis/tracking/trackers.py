@@ -36,7 +36,17 @@ _MARGIN = 0.01
 
 
 class Labelled(NamedTuple):
-    """What a tracker knows of training: posteriors of labelled rows that were not learned, and prevalences."""
+    """What a tracker knows of training: posteriors of labelled rows that were not learned, and prevalences.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> known.confusion()
+    array([[0.8, 0.2],
+           [0.2, 0.8]])
+    """
 
     #: Posteriors at the prevalences of training, a row for each labelled row, and the position of its class.
     posteriors: np.ndarray
@@ -164,6 +174,15 @@ class WindowedEM(Tracker):
         How many chunks the estimate is made from.
     prior, no_drift : float, default=0.5 and 0.3
         Parameters of `quapy_nemsis.prevalence.estimate`.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
+    >>> WindowedEM(known, no_drift=0.0).update(chunk).round(2)
+    array([0.86, 0.14])
     """
 
     key = "em"
@@ -205,6 +224,18 @@ class ForgettingEM(Tracker):
         The factor λ by which a row counts less with each chunk that follows, at least 0 and below 1.
     prior : float, default=0.5
         Parameter of the Dirichlet prior.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
+    >>> tracker = ForgettingEM(known, forget=0.5)
+    >>> for _ in range(3):
+    ...     p = tracker.update(chunk)
+    >>> p.round(2)
+    array([0.87, 0.13])
     """
 
     key = "forgetting-em"
@@ -259,6 +290,15 @@ class FTH(_FromLocal):
         What is known of training.
     local : {"bbse", "em"}, default="bbse"
         The estimate of a chunk alone.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
+    >>> FTH(known).update(chunk).round(2)
+    array([0.75, 0.25])
     """
 
     key = "fth"
@@ -295,6 +335,16 @@ class ROGD(_FromLocal):
         The step size η; that of the theorem by default.
     horizon : int, default=1000
         The number T of chunks that the step size of the theorem is for.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
+    >>> tracker = ROGD(known)
+    >>> bool(0.5 < tracker.update(chunk)[0] < 0.6)
+    True
     """
 
     key = "rogd"
@@ -412,6 +462,17 @@ class UOGD(_FromLocal):
         The step size η; Γ/(G·√T) by default.
     horizon : int, default=1000
         The number T of chunks that the default step size is for.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
+    >>> tracker = UOGD(known)
+    >>> before = tracker.adapted(chunk).mean(axis=0)
+    >>> bool(tracker.update(chunk)[0] > before[0])
+    True
     """
 
     key = "uogd"
@@ -461,6 +522,17 @@ class ATLAS(_FromLocal):
         The estimate of a chunk alone.
     horizon : int, default=1000
         The number T of chunks that step sizes are for.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
+    >>> tracker = ATLAS(known)
+    >>> before = tracker.adapted(chunk).mean(axis=0)
+    >>> bool(tracker.update(chunk)[0] > before[0])
+    True
     """
 
     key = "atlas"
@@ -518,6 +590,18 @@ class FLHFTL(_FromLocal):
         The learning rate α; 1/K by default, as in the authors' code.
     prune : bool, default=True
         Whether old experts are dropped.
+
+    Examples
+    --------
+    >>> from quapy_nemsis.prevalence import Training
+    >>> training = Training(np.array([0.5, 0.5]), 100.0, 100.0)
+    >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
+    >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
+    >>> tracker = FLHFTL(known)
+    >>> tracker.update(chunk).round(2)
+    array([0.75, 0.25])
+    >>> tracker.update(chunk[:, ::-1]).round(2)
+    array([0.38, 0.62])
     """
 
     key = "flh-ftl"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ def items_of(source: Any, times: ArrayLike | None, rows: int) -> tuple[str, Iter
         return "the matrix", _parts_of(source, times, rows)
     if times is not None:
         raise ValueError("times can be given for a matrix only: yield Rows(X, times=...)")
-    made = source() if isinstance(source, Callable) else source  # type: ignore[arg-type]
+    made = source() if callable(source) else source
     if not isinstance(made, Iterable):
         raise TypeError(
             f"{type(source).__name__} is not a source: give a matrix, an iterable of chunks, or a source of "
