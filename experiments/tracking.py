@@ -42,11 +42,13 @@ CHUNKS, ROWS = 1000, 10
 TRACKERS: dict[str, tuple[str, dict[str, Any]]] = {
     "em, 1 chunk": ("em", {"no_drift": 0.0}),
     "em, 10 chunks": ("em", {"chunks": 10, "no_drift": 0.0}),
+    "forgetting-em, 0.7": ("forgetting-em", {"forget": 0.7}),
     "forgetting-em, 0.9": ("forgetting-em", {"forget": 0.9}),
     "fth": ("fth", {}),
     "rogd": ("rogd", {"horizon": CHUNKS}),
     "uogd": ("uogd", {"horizon": CHUNKS}),
     "atlas": ("atlas", {"horizon": CHUNKS}),
+    "flh-ftl, rate 1/K": ("flh-ftl", {"rate": "1/K"}),
     "flh-ftl": ("flh-ftl", {}),
     "flh-ftl, local em": ("flh-ftl", {"local": "em"}),
 }
@@ -127,7 +129,9 @@ def trackers(name: str, folder: Path, seed: int, rows: int, kind: str, chunks: i
         posteriors = quantifier.classify(X)
         labelled = Labelled.of(Background.of(quantifier))
         every: dict[str, Tracker] = {
-            shown: get_tracker(method, labelled, options)
+            shown: get_tracker(
+                method, labelled, {k: 1.0 / K if v == "1/K" else v for k, v in options.items()}
+            )
             for shown, (method, options) in TRACKERS.items()
         }
         errors = {shown: np.zeros(chunks) for shown in ("base", "oracle", *every)}

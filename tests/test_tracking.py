@@ -119,10 +119,21 @@ def test_uogd_and_atlas_are_the_reference(n_classes):
 def test_flh_ftl_is_the_reference(n_classes, prune):
     labelled, C, _ = parts_of(n_classes)
     chunks = make_chunks(n_classes, [3] * 40)
+    for rate in (1.0 / n_classes, 3.0):
+        tracker = get_tracker("flh-ftl", labelled, {"prune": prune, "rate": rate})
+        found = [tracker.update(chunk) for chunk in chunks]
+        expected = reference.leading_history(C, chunks, rate, prune)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    # By default, the rate is that of the noise of an estimate from 3 rows.
+    rng = np.random.default_rng(0)
+    drawn = [
+        labelled.posteriors[rng.choice(np.flatnonzero(labelled.labels == k))]
+        for k in rng.choice(n_classes, 20_000)
+    ]
+    variance = np.var(np.linalg.solve(C, np.transpose(drawn)), axis=1).mean() / 3
+    expected = reference.leading_history(C, chunks, 0.5 / variance, prune)
     tracker = get_tracker("flh-ftl", labelled, {"prune": prune})
-    found = [tracker.update(chunk) for chunk in chunks]
-    expected = reference.leading_history(C, chunks, 1.0 / n_classes, prune)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose([tracker.update(chunk) for chunk in chunks], expected, atol=0.01)
     assert len(tracker.experts) == 40 if not prune else len(tracker.experts) < 20
 
 

@@ -587,7 +587,9 @@ class FLHFTL(_FromLocal):
     local : {"bbse", "em"}, default="bbse"
         The estimate of a chunk alone.
     rate : float, optional
-        The learning rate α; 1/K by default, as in the authors' code.
+        The learning rate α. In the authors' code it is 1/K, whatever the number of rows in a chunk. By default, it is
+        1/(2σ²), where σ² is the variance of an entry of qₜ from as many rows as chunk t has, at equal prevalences. An
+        expert then loses weight as an unlikely explanation would.
     prune : bool, default=True
         Whether old experts are dropped.
 
@@ -598,10 +600,14 @@ class FLHFTL(_FromLocal):
     >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
     >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
     >>> tracker = FLHFTL(known)
-    >>> tracker.update(chunk).round(2)
+    >>> for _ in range(10):
+    ...     p = tracker.update(chunk)
+    >>> p.round(2)
     array([0.75, 0.25])
-    >>> tracker.update(chunk[:, ::-1]).round(2)
-    array([0.38, 0.62])
+    >>> for _ in range(10):
+    ...     p = tracker.update(chunk[:, ::-1])
+    >>> p.round(2)
+    array([0.25, 0.75])
     """
 
     key = "flh-ftl"
@@ -617,13 +623,17 @@ class FLHFTL(_FromLocal):
             check_positive("rate", rate, finite=True)
         super().__init__(labelled, local)
         K = len(labelled.shares)
-        self.rate, self.prune = 1.0 / K if rate is None else float(rate), bool(prune)
+        self.rate, self.prune = None if rate is None else float(rate), bool(prune)
+        weights = 1.0 / (K * np.bincount(labelled.labels))[labelled.labels]
+        centred = (labelled.posteriors - weights @ labelled.posteriors) @ self.inverse.T
+        self.noise = float(weights @ (centred**2).mean(axis=1))
         self.births = np.empty(0, dtype=np.int64)
         self.experts, self.logs = np.empty((0, K)), np.empty(0)
 
     def _step(self, posteriors: np.ndarray) -> np.ndarray:
         t, q = self.chunks, self._local(posteriors)
-        logs = self.logs - self.rate * ((self.experts - q) ** 2).sum(axis=1)
+        rate = len(posteriors) / (2.0 * self.noise) if self.rate is None else self.rate
+        logs = self.logs - rate * ((self.experts - q) ** 2).sum(axis=1)
         births = np.append(self.births, t)
         ages = (t + 1 - births)[:, np.newaxis]  # how many estimates each is the mean of
         experts = np.vstack([self.experts, q])
