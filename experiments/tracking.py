@@ -29,7 +29,7 @@ from experiments.data import load
 from experiments.errors import plain_errors
 from experiments.prepare import are_term_counts, preparer
 from experiments.quantification import Cells, quietly
-from quapy_nemsis import Quantifier
+from quapy_nemsis import NEMSISClassifier, Quantifier
 from quapy_nemsis.drift import Background
 from quapy_nemsis.tracking import Labelled, Tracker, track
 from quapy_nemsis.tracking.trackers import get_tracker
@@ -84,10 +84,12 @@ def fitted(
     rows: int,
     only: int | None = None,
     most: int | None = None,
+    untuned: bool = False,
 ) -> tuple[Quantifier, Any, Any, np.ndarray]:
     """Return a quantifier trained on some rows of a set, and the other rows, as they are and prepared, with labels.
 
     With ``only``, it is trained on rows in which this column is not 0. The other rows are all, or ``most`` of them.
+    With ``untuned``, its learner has a given step size, and no random features are tried.
     """
     inner = folder if (folder / f"{name}.npz").is_file() else folder / "multiclass"
     loaded = load(locate(name, inner))
@@ -99,7 +101,11 @@ def fitted(
         rest = np.sort(np.random.default_rng(seed).choice(rest, most, replace=False))
     tools = preparer(features[train], counts=are_term_counts(features))
     X = tools.fit_transform(features[train])
-    quantifier = Quantifier(n_draws=2, random_state=seed).fit(X, y[train])
+    quantifier = Quantifier(n_draws=2, random_state=seed)
+    if untuned:
+        learner = NEMSISClassifier("ba", reward="logistic", eta0=0.1, radius=10.0, n_passes=5)
+        quantifier = Quantifier(learner, features=None, n_draws=2, random_state=seed)
+    quantifier.fit(X, y[train])
     return quantifier, features[rest], tools.transform(features[rest]), y[rest]
 
 
@@ -187,11 +193,13 @@ def alarms(name: str, folder: Path, seed: int, rows: int) -> dict:
     return quietly(seed, evaluate)
 
 
-def tests(name: str, folder: Path, seed: int, rows: int, windows: int, only: int | None) -> dict:
+def tests(
+    name: str, folder: Path, seed: int, rows: int, windows: int, only: int | None, untuned: bool
+) -> dict:
     """Numbers of windows in which the tests reject."""
 
     def evaluate() -> dict:
-        quantifier, raw, X, y = fitted(name, folder, seed, rows, only, MOST)
+        quantifier, raw, X, y = fitted(name, folder, seed, rows, only, MOST, untuned)
         rng = np.random.default_rng(seed)
         background = Background.of(quantifier)
         committee = quantifier.scores(X)
@@ -291,7 +299,9 @@ def print_tests(options: argparse.Namespace) -> None:
     each = -(-options.windows // options.fits)
 
     def keys(name: str, only: int | None = None) -> list[tuple]:
-        return [(name, seed, options.rows, each, only) for seed in range(options.fits)]
+        return [
+            (name, seed, options.rows, each, only, options.untuned) for seed in range(options.fits)
+        ]
 
     groups = {name: keys(name) for name in options.sets}
     if "adult" in options.sets:
@@ -331,6 +341,7 @@ def main() -> None:
     add("--chunks", type=int, default=CHUNKS, help="chunks of a stream (default %(default)s)")
     add("--streams", type=int, default=20, help="streams with alarms (default %(default)s)")
     add("--fits", type=int, default=50, help="quantifiers that are tested (default %(default)s)")
+    add("--untuned", action="store_true", help="tests with learners that are fitted faster")
     add("--windows", type=int, default=1000, help="windows of each set (default %(default)s)")
     add("--jobs", type=int, default=1, help="processes (default %(default)s)")
     add("--out", type=Path, default=Path("results/tracking"), help="folder of finished cells")
