@@ -299,7 +299,7 @@ def test_windows_do_not_depend_on_chunks(method, two):
             assert one.p_values == pytest.approx(two_.p_values)
 
 
-def test_following_an_endless_stream(two):
+def test_following_an_endless_stream(two, tmp_path):
     quantifier, X, _ = two
 
     def endless():
@@ -313,6 +313,13 @@ def test_following_an_endless_stream(two):
     assert [window.end for window in kept.windows] == [120, 150, 180]
     assert kept.rows == 200
     assert kept.stopped
+    # Who stops in the middle of a chunk can go on.
+    path = tmp_path / "track.npz"
+    stream = follow(quantifier, endless(), window=30, checkpoint=path)
+    assert [next(stream).end for _ in range(3)] == [30, 60, 90]
+    stream.close()
+    again = follow(quantifier, endless(), window=30, checkpoint=path, resume=True)
+    assert next(again).end == 120
     with pytest.raises(TypeError, match="no parameter 'callback'"):
         follow(quantifier, X, callback=print)
 

@@ -336,7 +336,7 @@ def follow(quantifier: Quantifier, source: Any, **parameters: Any) -> Iterator[W
     (100, True)
     """
     times = parameters.pop("times", None)
-    defaults = {name: value for name, value in (track.__kwdefaults__ or {}).items()}
+    defaults = dict(track.__kwdefaults__ or {})
     unknown = sorted(parameters.keys() - (defaults.keys() - {"callback"}))
     if unknown:
         raise TypeError(f"track has no parameter {unknown[0]!r} that follow could use")
@@ -433,6 +433,9 @@ class _Follower:
         except ValueError as error:
             self._save()
             raise TrackError(f"{name}: {error}", self.track) from error
+        except GeneratorExit:  # who follows wants no more windows
+            self._save()
+            raise
         self._save()
 
     def _step(self) -> int:
