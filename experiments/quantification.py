@@ -91,7 +91,7 @@ def data(name: str, folder: Path, seed: int, most: int | None) -> tuple:
     return X, y, X_test, y_test
 
 
-def _quietly(seed: int, work: Callable[[], Any]) -> Any:
+def quietly(seed: int, work: Callable[[], Any]) -> Any:
     """Do some work with a seed for numpy, one thread for BLAS, and no warnings."""
     with threadpool_limits(1), qp.util.temp_seed(seed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -122,7 +122,7 @@ def errors(name: str, folder: Path, seed: int, most: int | None, method: str, sa
             "seconds": seconds,
         }
 
-    return _quietly(seed, evaluate)
+    return quietly(seed, evaluate)
 
 
 def coverage(name: str, folder: Path, seed: int, rows: int) -> dict:
@@ -154,7 +154,7 @@ def coverage(name: str, folder: Path, seed: int, rows: int) -> dict:
         inside, width, error = np.mean(found, axis=0)
         return {"inside": float(inside), "width": float(width), "error": float(error)}
 
-    return _quietly(seed, evaluate)
+    return quietly(seed, evaluate)
 
 
 def seconds(name: str, folder: Path, method: str) -> dict:
@@ -174,7 +174,7 @@ def seconds(name: str, folder: Path, method: str) -> dict:
         fits[method](X, y)
         return {"seconds": time.perf_counter() - begin}
 
-    return _quietly(0, evaluate)
+    return quietly(0, evaluate)
 
 
 class Cells:

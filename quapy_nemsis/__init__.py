@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from quapy_nemsis.drift import mixture_test, prevalence_test
 from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners import (
     CANClassifier,
@@ -114,6 +115,8 @@ __all__ = [
     "load",
     "make_measure",
     "merge",
+    "mixture_test",
+    "prevalence_test",
     "save",
 ]
 

@@ -281,11 +281,11 @@ def _fit_together(learner: Learner, blocks: dict, facts: list[_Facts], verbose: 
     if found is None:
         refuse_divergence(X, "on parts of the sampled rows", learner.eta0)
     # The committee has learned a sample, and the merged learner all rows. Its scores have another scale.
-    points, (weights, _) = found
+    points, weights = found.points, found.committee[0]
     own, other = scale_of(state.model()[0]), scale_of(weights)
     factor = own / other if min(own, other) > 0.0 else 1.0
     learner.calibration_ = Calibration.of(points.scores * factor, points.labels, points.weights)
-    learner.committee_ = None
+    learner.committee_ = learner.members_ = None
     if added:
         # The sample contains too many rows of rare classes; reweight the points so that the posteriors are right.
         ratios = totals / totals.sum() / (np.bincount(codes, minlength=len(classes)) / len(codes))

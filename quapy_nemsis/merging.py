@@ -59,7 +59,7 @@ def merge(learners: Sequence[L], base: L | None = None) -> L:
         start = start.settled() if start is not None else None
     merged.take_over(states[0].merge(states, start), merged.classes_)
     merged.calibration_ = _joined(learners, base, merged.coef_)
-    merged.committee_ = None
+    merged.committee_ = merged.members_ = None
     return merged
 
 

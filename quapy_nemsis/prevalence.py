@@ -54,7 +54,11 @@ def likelihoods(log_odds: np.ndarray) -> np.ndarray:
 
 
 def maximum(
-    rows: np.ndarray, start: np.ndarray, pseudo: float, tolerance: float = _TOLERANCE
+    rows: np.ndarray,
+    start: np.ndarray,
+    pseudo: float,
+    tolerance: float = _TOLERANCE,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Prevalences that maximise the likelihood of rows, with so many pseudo-rows of each class.
 
@@ -68,6 +72,8 @@ def maximum(
         Number of pseudo-rows of each class.
     tolerance : float, default=1e-6
         The largest change of a prevalence in the last step.
+    weights : ndarray of shape (n_samples,), optional
+        How many rows each counts as; 1 by default.
 
     Returns
     -------
@@ -81,7 +87,8 @@ def maximum(
     array([0.812, 0.188])
     """
     p = np.array(start, dtype=float)
-    mixture.maximise(rows, p, pseudo, tolerance, _MOST_STEPS)
+    counts = np.ones(len(rows)) if weights is None else weights
+    mixture.maximise(rows, counts, p, pseudo, tolerance, _MOST_STEPS)
     return p
 
 

@@ -57,6 +57,11 @@ LAYERS = [
     {"aggregation.adjusting", "aggregation.likelihood", "aggregation.matching"},
     {"aggregation.thresholds", "aggregation.evaluation"},
     {"aggregation"},
+    {"drift"},
+    {"tracking.trackers", "tracking.windows", "tracking.checkpoints"},
+    {"tracking.following"},
+    {"tracking.plotting"},
+    {"tracking"},
 ]
 NUMBA_ALLOWED = {"_jit"}
 QUAPY_ALLOWED = {"quantifiers._quapy"}

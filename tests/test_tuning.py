@@ -223,11 +223,13 @@ def test_held_out_scores_are_those_of_learners_that_have_not_learned_the_rows(n_
         n_classes
     )
     state_type = NEMSISClassifier.state_type
-    points, model = held_out_scores(data, settings, state_type, 3, shuffle, rng)
+    points, model, members = held_out_scores(data, settings, state_type, 3, shuffle, rng)
     assert len(points.labels) == 200
     np.testing.assert_array_equal(np.bincount(points.labels), np.bincount(data.labels))
     np.testing.assert_array_equal(points.scores, 0.0)
     assert (np.abs(model[0]).sum(axis=0) > 0).all()  # four of five have learned each row
+    assert len(members) == 5
+    np.testing.assert_allclose(model[0], np.mean([weights for weights, _ in members], axis=0))
     again = held_out_scores(data, settings, state_type, 3, shuffle, np.random.default_rng(3))
     other = held_out_scores(data, settings, state_type, 3, shuffle, np.random.default_rng(3))
     np.testing.assert_array_equal(again[1][0], other[1][0])

@@ -11,22 +11,22 @@ from quapy_nemsis._kernels.simplex import add_ridge, descend
 
 
 @jitable
-def _maximise(likelihoods, p, pseudo, tolerance, most):
-    """Move p to the maximum of Σᵢ ln Σⱼ pⱼ·Lᵢⱼ + pseudo·Σⱼ ln pⱼ, by expectation-maximisation.
+def _maximise(likelihoods, weights, p, pseudo, tolerance, most):
+    """Move p to the maximum of Σᵢ wᵢ·ln Σⱼ pⱼ·Lᵢⱼ + pseudo·Σⱼ ln pⱼ, by expectation-maximisation.
 
     Each step replaces p by the mean posterior of the rows at the prevalences p, with ``pseudo`` more rows of each
     class. Stops when no entry changes by more than ``tolerance``, or after so many steps; returns their number.
     """
     n_rows, n_classes = likelihoods.shape
     sums = np.empty(n_classes)
-    over = 1.0 / (n_rows + n_classes * pseudo)
+    over = 1.0 / (weights.sum() + n_classes * pseudo)
     for step in range(most):
         sums[:] = pseudo
         for i in range(n_rows):
             total = 0.0
             for j in range(n_classes):
                 total += p[j] * likelihoods[i, j]
-            factor = 1.0 / total
+            factor = weights[i] / total
             for j in range(n_classes):
                 sums[j] += p[j] * likelihoods[i, j] * factor
         change = 0.0
@@ -157,7 +157,7 @@ def _maximise_samples(likelihoods, rows, starts, prevalences, gap, most):
     return largest
 
 
-maximise = Routine(_maximise, types.int64(tables, reals, real, real, types.int64))
+maximise = Routine(_maximise, types.int64(tables, reals, reals, real, real, types.int64))
 moments = Routine(_moments, real(tables, reals, reals, tables))
 maximise_samples = Routine(
     _maximise_samples,

@@ -530,6 +530,7 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
     has_posteriors = True
     calibration_: Calibration
     committee_: Model | None
+    members_: list[Model] | None = None
 
     def checked_steps(self) -> dict[str, Any]:
         """Check the parameters and return those that a state needs."""
@@ -633,6 +634,32 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
         check_is_fitted(self)
         return self._scores(X, self.model() if self.committee_ is None else self.committee_)
 
+    def fold_scores(self, X: MatrixLike, first: int = 0) -> np.ndarray:
+        """Scores of rows by the learners that scored held-out rows in `fit`, each row by one of them in turn.
+
+        These scores are distributed as `calibration_.scores` are if the rows are: either are of one learner that has
+        not learned the row. Those of `committee_scores` are not quite, as a mean of learners is less noisy. Only the
+        mean is kept in files, so a learner that was loaded returns the scores of the mean.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        first : int, default=0
+            Number of the first row, if rows of a stream are scored in parts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores, as `committee_scores` returns them.
+        """
+        check_is_fitted(self)
+        if self.committee_ is None or self.members_ is None:
+            return self.committee_scores(X)
+        scores = [self._scores(X, member) for member in self.members_]
+        turn = (first + np.arange(len(scores[0]))) % len(scores)
+        return np.stack(scores)[turn, np.arange(len(turn))]
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
         committee = {}
@@ -652,7 +679,7 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
         part = arrays.part("calibration")
         self.calibration_ = Calibration.from_arrays(part)
         part.finish()
-        part, self.committee_ = arrays.part("committee"), None
+        part, self.committee_, self.members_ = arrays.part("committee"), None, None
         if part.arrays:
             shape = () if arrays.n_classes == 2 else (arrays.n_classes,)
             weights = part.take("coef", *shape, arrays.width)
@@ -667,13 +694,13 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
         )
         if found is None:
             refuse_divergence(data.X, "on parts of the rows", self.eta0)
-        points, self.committee_ = found
+        points, self.committee_, self.members_ = found
         self.calibration_ = Calibration.of(*points)
 
     def _recalibrate(self, data: Data) -> None:
         newest = slice(-RECENT, None)
         known = getattr(self, "calibration_", None)
-        self.committee_ = None
+        self.committee_ = self.members_ = None
         scores = quiet_scores(data.X[newest], *self.model())
         weights = data.weights[newest]
         self.calibration_ = Calibration.latest(known, scores, data.labels[newest], weights)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -259,6 +259,14 @@ def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[
     return [_Fold(data, rows, used, fifth == k) for k in range(n_folds)]
 
 
+class HeldOut(NamedTuple):
+    """Scores of rows by learners that have not learned them, the mean of the learners' models, and each of them."""
+
+    points: Points
+    committee: Model
+    members: list[Model]
+
+
 def held_out_scores(
     data: Data,
     settings: S,
@@ -266,8 +274,8 @@ def held_out_scores(
     n_passes: int,
     shuffle: bool,
     rng: np.random.Generator,
-) -> tuple[Points, Model] | None:
-    """Scores of rows by learners that have not learned them, and the mean of the learners' models.
+) -> HeldOut | None:
+    """Scores of rows by learners that have not learned them, and the learners' models.
 
     Each of up to five learners learns four fifths of the rows and scores the others. There are as many learners as are
     needed for about 10,000 scores of the rarest class. A learner that diverges is left out; if all do, the result is
@@ -303,10 +311,11 @@ def held_out_scores(
     chosen = np.concatenate(held)[order]
     weights = data.weights[chosen] if len(data.weights) else np.ones(len(chosen))
     points = Points(np.concatenate(scores)[order], data.labels[chosen], weights)
-    return points, (
+    committee = (
         np.mean([np.ascontiguousarray(w) for w, _ in models], axis=0),
         np.mean([b for _, b in models], axis=0),
     )
+    return HeldOut(points, committee, list(models))
 
 
 def tune(

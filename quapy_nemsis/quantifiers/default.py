@@ -228,21 +228,44 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             codes = encode(np.asarray(labels), self.classes_)
             self.calibration_ = Calibration.of(self._scores_of(posteriors), codes)
 
-    def _scores(self, X: MatrixLike) -> np.ndarray:
-        """Scores of rows, which the calibration takes."""
+    def scores(self, X: MatrixLike, of_folds: bool = False, first: int = 0) -> np.ndarray:
+        """Scores of rows, which the calibration takes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        of_folds : bool, default=False
+            Score each row with one of the learners that scored held-out rows in `fit`, not with their mean. These
+            scores are distributed as `calibration_.scores` are if the rows are. Only learners of this package have
+            them, and only if they were not loaded from a file; others return their usual scores.
+        first : int, default=0
+            Number of the first row, if rows of a stream are scored in parts: folds take turns.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores: one for each row, or one for each row and class if there are more than two.
+        """
         check_is_fitted(self, "calibration_")
         if self.features_ is None:
-            return self._scores_with(X)
+            return self._scores_with(X, of_folds, first)
         n_rows = np.shape(X)[0]
         parts = gen_batches(max(n_rows, 1), _BLOCK)
         return np.concatenate(
-            [self._scores_with(self.features_.transform(_safe_indexing(X, part))) for part in parts]
+            [
+                self._scores_with(
+                    self.features_.transform(_safe_indexing(X, part)), of_folds, first + part.start
+                )
+                for part in parts
+            ]
         )
 
-    def _scores_with(self, X: MatrixLike) -> np.ndarray:
+    def _scores_with(self, X: MatrixLike, of_folds: bool, first: int) -> np.ndarray:
         """Scores of rows that have their features."""
         if isinstance(self.classifier, ProbabilisticOnlineClassifier):
-            return self.classifier.committee_scores(X)
+            learner = self.classifier
+            return learner.fold_scores(X, first) if of_folds else learner.committee_scores(X)
         return self._scores_of(self.classifier.predict_proba(X))
 
     def _scores_of(self, posteriors: np.ndarray) -> np.ndarray:
@@ -263,11 +286,12 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         ndarray of shape (n_samples, n_classes)
             Posteriors.
         """
-        scores = self._scores(X)
+        scores = self.scores(X)
         return self.calibration_.probabilities(scores)
 
     @property
-    def _training(self) -> prevalence.Training:
+    def training(self) -> prevalence.Training:
+        """Prevalences and sizes of the data that the calibration was fitted to."""
         known = self.calibration_
         return prevalence.Training(known.shares, float(known.members.sum()), known.effective_size)
 
@@ -287,7 +311,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         posteriors = np.asarray(classif_predictions, dtype=float)
         if not len(posteriors):
             raise ValueError("there are no rows to estimate prevalences of")
-        known = self._training
+        known = self.training
         rows = prevalence.likelihoods(np.log(posteriors) - np.log(known.shares))
         return prevalence.estimate(rows, known, float(self.prior), float(self.no_drift))
 
@@ -334,12 +358,29 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         ndarray of shape (n_draws, n_classes)
             Prevalences.
         """
-        scores, known = self._scores(X), self.calibration_
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        return self.draw_given(self.scores(X), rng)
+
+    def draw_given(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw prevalences from their distribution, given the scores of a sample of rows.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores, as `scores` returns them.
+        rng : Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_classes)
+            Prevalences.
+        """
+        known = self.calibration_
         return prevalence.draws(
             prevalence.likelihoods(known.log_odds(scores)),
             lambda rows, one: prevalence.likelihoods(known.log_odds(scores[rows], one)),
             known.draw(int(self.n_draws), rng),
-            self._training,
+            self.training,
             rng,
         )

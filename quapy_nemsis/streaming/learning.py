@@ -146,6 +146,8 @@ def fit_stream(
             check_integer(name, value)
     if not isinstance(source, Source):
         source = from_iterable(source, "the source")
+    if not source.labelled:
+        raise ValueError(f"{source.name} has no labels to learn: name their column with target=")
     progress = _start(learner, checkpoint, resume)
     classes = learner.checked_classes(np.unique(np.asarray(classes)))
     if not progress.members:

@@ -11,9 +11,9 @@ from quapy_nemsis.streaming.learning import Progress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
+#: Okabe and Ito's colours, which colour-blind readers can tell apart.
 _BLUE, _ORANGE, _GREEN = "#0072B2", "#D55E00", "#009E73"
-_COLOURS = ("#000000", "#E69F00", _BLUE, _GREEN, "#CC79A7", _ORANGE, "#56B4E9")
+COLOURS = ("#000000", "#E69F00", _BLUE, _GREEN, "#CC79A7", _ORANGE, "#56B4E9")
 
 
 def plot_progress(progress: Progress) -> Figure:
@@ -71,8 +71,8 @@ def plot_progress(progress: Progress) -> Figure:
         bottom.plot(curve["rows"], true, color="black", label="true")
         bottom.plot(curve["rows"], estimated, color=_ORANGE, label="estimate", **dashed)
     else:
-        frequent = np.argsort(-true.mean(axis=0), kind="stable")[: len(_COLOURS)]
-        for colour, k in zip(_COLOURS, sorted(frequent), strict=False):
+        frequent = np.argsort(-true.mean(axis=0), kind="stable")[: len(COLOURS)]
+        for colour, k in zip(COLOURS, sorted(frequent), strict=False):
             label = str(progress.learner.classes_[k])
             bottom.plot(curve["rows"], true[:, k], color=colour, label=label)
             bottom.plot(curve["rows"], estimated[:, k], color=colour, **dashed)

@@ -49,6 +49,10 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
     check_integer("buffer", buffer)
     if not isinstance(source, Source):
         raise TypeError(f"shuffled needs a source, such as from_iterable(…); got {source!r}")
+    if not source.labelled:
+        raise ValueError(
+            f"{source.name} has no labels, and is not shuffled: shuffle what is learned"
+        )
 
     def chunks() -> Iterator[Chunk]:
         rng = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from quapy_nemsis._validation import check_integer
 
-Chunk = tuple[Any, np.ndarray]
+Chunk = tuple[Any, Any]
 #: Options for opening Parquet files: buffered without prefetching, so that memory does not grow with the row groups.
 PARQUET = {"pre_buffer": False, "buffer_size": 2**20}
 
@@ -33,7 +33,7 @@ class Source:
     """Chunks (X, y) that can be iterated repeatedly.
 
     X is converted to a CSR matrix or an array of floats, and y to an array. Chunks that cannot be converted are
-    refused. So are NaN, infinity and missing labels; the message names the row.
+    refused. So are NaN, infinity and missing labels; the message names the row. In a source without labels, y is None.
 
     Parameters
     ----------
@@ -43,11 +43,14 @@ class Source:
         Function without arguments that returns a new iterator of chunks.
     ahead : bool, default=False
         Read the next chunk in another thread while the current one is being used, as the readers of files do.
+    labelled : bool, default=True
+        Whether there are labels. Without, a source can be tracked (see `quapy_nemsis.tracking`), but not learned.
     """
 
     name: str
     chunks: Callable[[], Iterator[Chunk]]
     ahead: bool = False
+    labelled: bool = True
 
     def __iter__(self) -> Iterator[Chunk]:
         return _read_ahead(self._checked()) if self.ahead else self._checked()
@@ -67,12 +70,14 @@ class Source:
                     f"{self.name}: cannot be read after row {row:,} ({type(error).__name__}: {error})"
                 ) from error
             self._check(X, y, row)
-            row += len(y)
+            row += X.shape[0]
             yield X, y
 
-    def _check(self, X: Any, y: np.ndarray, row: int) -> None:
+    def _check(self, X: Any, y: np.ndarray | None, row: int) -> None:
         """Refuse NaN, infinity and missing labels, naming the row."""
-        missing = _missing(y)
+        if y is None and self.labelled:
+            raise SourceError(f"{self.name}: row {row + 1:,} has no label")
+        missing = _missing(y) if y is not None else np.zeros(0, dtype=bool)
         if missing.any():
             bad = row + int(np.argmax(missing)) + 1
             raise SourceError(f"{self.name}: row {bad:,} has no label; drop the row")
@@ -100,7 +105,7 @@ def _read_ahead(chunks: Generator[Chunk, None, None]) -> Iterator[Chunk]:
             yield chunk
 
 
-def _as_arrays(X: Any, y: ArrayLike) -> Chunk:
+def _as_arrays(X: Any, y: ArrayLike | None) -> Chunk:
     """Convert a chunk to the types that learners accept."""
     if scipy.sparse.issparse(X):
         X = X.tocsr()
@@ -108,6 +113,8 @@ def _as_arrays(X: Any, y: ArrayLike) -> Chunk:
         X = np.asarray(X)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
+    if y is None and X.ndim == 2:
+        return X, None
     y = np.asarray(y)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise ValueError(f"X has shape {X.shape} and y {y.shape}: give one label per row")
@@ -127,7 +134,7 @@ def _missing(y: np.ndarray) -> np.ndarray:
 
 def read_csv(
     path: str | Path,
-    target: str,
+    target: str | None,
     *,
     columns: list[str] | None = None,
     rows: int = 10_000,
@@ -139,8 +146,8 @@ def read_csv(
     ----------
     path : str or Path
         The file.
-    target : str
-        Column with the labels.
+    target : str or None
+        Column with the labels; None if there are none (see `quapy_nemsis.tracking`).
     columns : list of str, optional
         Columns with the features, which must be numeric; by default all except the target.
     rows : int, default=10,000
@@ -159,18 +166,19 @@ def read_csv(
     check_integer("rows", rows)
 
     def chunks() -> Iterator[Chunk]:
-        wanted = None if columns is None else [*columns, target]
+        labels = [] if target is None else [target]
+        wanted = None if columns is None else [*columns, *labels]
         with ExitStack() as stack:
             file = stack.enter_context(_unpacked(path)) if str(path).endswith(".zst") else path
             frames = pd.read_csv(file, chunksize=rows, usecols=wanted, **options)
             for frame in stack.enter_context(frames):
-                yield _from_frame(frame, target, columns)
+                yield from_frame(frame, target, columns)
 
-    return Source(str(path), chunks, ahead=True)
+    return Source(str(path), chunks, ahead=True, labelled=target is not None)
 
 
 def read_parquet(
-    path: str | Path, target: str, *, columns: list[str] | None = None, rows: int = 65_536
+    path: str | Path, target: str | None, *, columns: list[str] | None = None, rows: int = 65_536
 ) -> Source:
     """Read chunks from a Parquet file (needs pyarrow), and only the columns that are used.
 
@@ -178,8 +186,8 @@ def read_parquet(
     ----------
     path : str or Path
         The file.
-    target : str
-        Column with the labels.
+    target : str or None
+        Column with the labels; None if there are none (see `quapy_nemsis.tracking`).
     columns : list of str, optional
         Columns with the features, which must be numeric; by default all except the target.
     rows : int, default=65,536
@@ -192,12 +200,14 @@ def read_parquet(
 
         with pq.ParquetFile(path, **PARQUET) as file:
             names = _feature_names(file.schema_arrow, target, columns)
-            for batch in file.iter_batches(batch_size=rows, columns=[*names, target]):
+            labels = [] if target is None else [target]
+            for batch in file.iter_batches(batch_size=rows, columns=[*names, *labels]):
                 features = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
                 X = np.stack(features, axis=1, dtype=np.float64, casting="unsafe")
-                yield X, batch.column(target).to_numpy(zero_copy_only=False)
+                y = None if target is None else batch.column(target)
+                yield X, None if y is None else y.to_numpy(zero_copy_only=False)
 
-    return Source(str(path), chunks, ahead=True)
+    return Source(str(path), chunks, ahead=True, labelled=target is not None)
 
 
 def read_libsvm(path: str | Path, n_features: int, *, rows: int = 10_000) -> Source:
@@ -393,13 +403,13 @@ def _unpacked(path: str | Path) -> Any:
     return pa.input_stream(str(path), compression="zstd")
 
 
-def _feature_names(schema: Any, target: str, columns: list[str] | None) -> list[str]:
+def _feature_names(schema: Any, target: str | None, columns: list[str] | None) -> list[str]:
     """Feature columns of a Parquet file. They must be numeric, and exclude an index that pandas stored."""
     import pyarrow.types as kinds
 
     index = (schema.pandas_metadata or {}).get("index_columns", [])
     names = columns or [name for name in schema.names if name != target and name not in index]
-    for name in (*names, target):
+    for name in (*names, *([] if target is None else [target])):
         if name not in schema.names:
             raise KeyError(
                 f"there is no column {name!r}; the columns are {', '.join(schema.names)}"
@@ -411,14 +421,16 @@ def _feature_names(schema: Any, target: str, columns: list[str] | None) -> list[
     return names
 
 
-def _from_frame(frame: Any, target: str, columns: list[str] | None) -> Chunk:
-    if target not in frame.columns:
+def from_frame(frame: Any, target: str | None, columns: list[str] | None) -> Chunk:
+    """Rows and labels of a data frame; a column that is missing or not numeric raises an error."""
+    if target is not None and target not in frame.columns:
         names = ", ".join(map(str, frame.columns))
         raise KeyError(f"there is no column {target!r}; the columns are {names}")
     if not len(frame):
         raise ValueError("there are no rows below the header")
-    features = frame.drop(columns=target) if columns is None else frame[columns]
+    features = frame.drop(columns=target or []) if columns is None else frame[columns]
     text = [name for name, kind in features.dtypes.items() if kind.kind not in "biuf"]
     if text:
         raise TypeError(f"column {text[0]!r} is not numeric; choose other columns with columns=")
-    return np.ascontiguousarray(features.to_numpy(dtype=np.float64)), frame[target].to_numpy()
+    y = None if target is None else frame[target].to_numpy()
+    return np.ascontiguousarray(features.to_numpy(dtype=np.float64)), y
