@@ -32,14 +32,15 @@ LAYERS = [
         "_kernels.oracle",
         "_kernels.simplex",
         "_kernels.mixture",
+        "_kernels.trees",
     },
     {"_kernels.multiclass"},
     {"_validation"},
     {"learners.state", "learners.scores", "learners.separation"},
-    {"learners.calibration"},
+    {"learners.calibration", "learners.nodes"},
     {"learners.tuning"},
     {"learners.base"},
-    {"learners.nemsis", "learners.can", "learners.svmperf", "learners.minibatch"},
+    {"learners.nemsis", "learners.can", "learners.svmperf", "learners.minibatch", "learners.trees"},
     {"learners.scan"},
     {"learners"},
     {"_version1", "_version2", "_version3"},
@@ -51,6 +52,7 @@ LAYERS = [
     {"features", "prevalence"},
     {"quantifiers._quapy"},
     {"quantifiers.counting", "quantifiers.default"},
+    {"quantifiers.trees"},
     {"quantifiers"},
 ]
 NUMBA_ALLOWED = {"_jit"}
@@ -176,7 +178,7 @@ def test_users_see_types(tmp_path):
     calls = {
         "NEMSIS('q').fit([[1.0]], [1])": "quapy_nemsis.quantifiers.counting.NEMSIS",
         "NEMSISClassifier('q').fit([[1.0]], [1])": "quapy_nemsis.learners.nemsis.NEMSISClassifier",
-        "load('learner.npz')": "quapy_nemsis.learners.base.LinearClassifier",
+        "load('learner.npz')": "quapy_nemsis.learners.base.Learner",
         "merge([SCANClassifier()])": "quapy_nemsis.learners.scan.SCANClassifier",
     }
     names = "NEMSIS, NEMSISClassifier, SCANClassifier, load, merge"
