@@ -31,12 +31,21 @@ from quapy_nemsis import (
     NestedMeasure,
     OnePassMiniBatchClassifier,
     PseudoMeasure,
+    QForest,
+    QuantificationForestClassifier,
+    QuantificationTreeClassifier,
     Quantifier,
     SCANClassifier,
     SVMPerfClassifier,
     get_loss,
     get_measure,
 )
+
+#: Learners of trees by name.
+TREES: dict[str, Any] = {
+    "QTree": QuantificationTreeClassifier,
+    "QForest": QuantificationForestClassifier,
+}
 
 
 def measure_for(learner: str, name: str) -> str:
@@ -111,6 +120,10 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
         if kind == "SVM":
             return lambda seed: SVMPerfClassifier(loss)
         return lambda seed: OnePassMiniBatchClassifier(loss, random_state=seed)
+    if kind in TREES:
+        tree, error = TREES[kind], objective or "cqb"
+        tree(error).growth()  # which says what is wrong with the name
+        return lambda seed: tree(error, random_state=seed)
     measure = measure_for(kind, objective or ("q" if kind == "NEMSIS" else "cq"))
     if kind == "CAN":
         return lambda seed: CANClassifier(measure)
@@ -120,9 +133,11 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
 
 
 def aggregation(name: str) -> Any:
-    """Return the class of an aggregation: QuaPy's, or `Quantifier`."""
+    """Return the class of an aggregation: QuaPy's, `Quantifier` or `QForest`."""
     if name == "Quantifier":
         return Quantifier
+    if name == "QForest":
+        return QForest
     found = getattr(aggregative, AGGREGATIONS[name], None)
     if found is None:
         raise ValueError(f"the installed QuaPy has no {AGGREGATIONS[name]}: update it")
@@ -167,6 +182,8 @@ def method(name: str) -> Callable[[int], Any]:
     if not parts.learner:
         return lambda seed: _seeded(put_on(), seed)
     inner = learner(parts.learner, parts.objective)
+    if parts.aggregation == "QForest":
+        return lambda seed: QForest(**inner(seed).get_params())
     options: dict[str, Any] = {}
     if parts.aggregation == "EMQ" and parts.selection == "tuned":
         options = {"val_split": 5, "on_calib_error": "backup"}

@@ -306,9 +306,7 @@ def _decode(tree: Any) -> Any:
     return tree
 
 
-def _restored(
-    content: dict[str, Any], arrays: dict[str, np.ndarray]
-) -> tuple[Learner, Any]:
+def _restored(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Learner, Any]:
     """Restore and check a learner, and decode the extra values."""
     kind = LEARNERS.get(content["class"])
     if kind is None:

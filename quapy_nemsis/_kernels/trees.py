@@ -161,7 +161,7 @@ def _grow(
     """
     n_features, n_classes = codes.shape[0], counts.shape[1]
     n_rows = rows.shape[0]
-    is_short = n_classes == 2 and (kind == CQB or kind == EB)
+    is_short = n_classes == 2 and kind in (CQB, EB)
     random = np.array([seed], dtype=np.uint64)
     order = np.arange(n_features)
     hist = np.zeros((256, n_classes))
@@ -363,8 +363,8 @@ grow = Routine(
         *(_indices, _bytes, _indices, _flags, tables, reals),
     ),
 )
-route = Routine(
-    _route, types.void(_codes, integers, _indices, _bytes, _indices, _flags, _indices)
+route = Routine(_route, types.void(_codes, integers, _indices, _bytes, _indices, _flags, _indices))
+apply = Routine(
+    _apply, types.void(tables, integers, _indices, reals, _indices, _flags, _index_table)
 )
-apply = Routine(_apply, types.void(tables, integers, _indices, reals, _indices, _flags, _index_table))
 add = Routine(_add, types.void(tables, _index_table, tables))

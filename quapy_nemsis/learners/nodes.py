@@ -104,7 +104,11 @@ class Growth:
             )
         outer = ratio if isinstance(measure, PseudoMeasure) else form.outer
         compiled = value_callback(form.values, outer, two, len(theta))
-        return compiled, -1.0 if measure.greater_is_better else 1.0, class_asks(n_classes, theta[None])
+        return (
+            compiled,
+            -1.0 if measure.greater_is_better else 1.0,
+            class_asks(n_classes, theta[None]),
+        )
 
     def tree(
         self, bins: Bins, labels: np.ndarray, weights: np.ndarray, n_classes: int, seed: int

@@ -357,8 +357,8 @@ class QuantificationTreeClassifier(TreeClassifier):
         "tree", errors of one node make up for those of another, so that trees stay small.
     ties : {"gini", "stop"}, default="gini"
         What to do if no split of a node improves the measure: take the purest that does not worsen it, or make the node
-        a leaf. With "stop", a node whose children would all have one label is never split, such as the root if one class
-        is rare.
+        a leaf. With "stop", a node whose children would all have one label is never split. If a class is rare, this may
+        be the root.
     max_depth : int or None, default=None
         The most splits on the way to a leaf.
     min_samples_leaf : float, default=1
@@ -520,9 +520,8 @@ class QuantificationForestClassifier(ForestParameters, TreeClassifier):
         def grown(t: int) -> tuple[Nodes, np.ndarray, np.ndarray, np.ndarray]:
             own = np.random.default_rng(seeds[t])
             drawn = np.bincount(own.integers(n_rows, size=n_rows), minlength=n_rows)
-            tree, importances, leaves = growth.tree(
-                *(bins, labels, drawn * weights, n_classes, own.integers(2**63))
-            )
+            seed = int(own.integers(2**63))
+            tree, importances, leaves = growth.tree(bins, labels, drawn * weights, n_classes, seed)
             return tree, importances, np.flatnonzero(drawn == 0), leaves
 
         trees, importances = [], np.zeros(len(bins.codes))

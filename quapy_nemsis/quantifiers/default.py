@@ -65,9 +65,9 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     val_split : int, float or tuple, default=5
         How QuaPy makes posteriors out of fold for other classifiers.
     features : "auto", transformer or None, default="auto"
-        What `fit` does to rows before the classifier sees them. "auto" trains an online learner of this package twice, with
-        the rows as they are and with `FourierFeatures` appended, and keeps the latter if held-out rows are clearly more
-        likely then (their cross-entropy falls by more than 5 %). Sparse matrices, dense rows with more than
+        What `fit` does to rows before the classifier sees them. "auto" trains an online learner of this package twice,
+        with the rows as they are and with `FourierFeatures` appended, and keeps the latter if held-out rows are clearly
+        more likely then (their cross-entropy falls by more than 5 %). Sparse matrices, dense rows with more than
         2²⁶ values with the features appended, and other classifiers stay as they are. A transformer is fitted and
         used.
     prior : float, default=0.5

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.simplex import minimise
@@ -52,8 +53,8 @@ class QForest(QForestParameters, _ClassifyAndCount):
     """Quantifier in which each tree of a forest counts, and the counts are averaged (Milli et al., ICDM 2013).
 
     With `adjust`, each tree corrects its counts q by its errors out of bag before they are averaged: they are replaced
-    by the prevalences p that minimise ‖Mp − q‖₂, where M_ij is the share of rows of class j that the tree predicts to be
-    in class i. The other parameters are those of `quapy_nemsis.QuantificationForestClassifier`.
+    by the prevalences p that minimise ‖Mp − q‖₂, where M_ij is the share of rows of class j for which the tree predicts
+    class i. The other parameters are those of `quapy_nemsis.QuantificationForestClassifier`.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class QForest(QForestParameters, _ClassifyAndCount):
         check_is_fitted(self, "classifier_")
         return self.classifier.votes(X)
 
-    def aggregate(self, classif_predictions: np.ndarray) -> np.ndarray:
+    def aggregate(self, classif_predictions: ArrayLike) -> np.ndarray:
         """Return the mean over the trees of their (adjusted) counts.
 
         Parameters
@@ -125,7 +126,11 @@ def _adjusted(counts: np.ndarray, confusion: np.ndarray) -> np.ndarray:
     A class of which no row is out of bag is taken to be predicted right.
     """
     members = confusion.sum(axis=0)
-    rates = np.where(members > 0.0, confusion / np.where(members > 0.0, members, 1.0), np.eye(len(counts)))
+    rates = np.where(
+        members > 0.0, confusion / np.where(members > 0.0, members, 1.0), np.eye(len(counts))
+    )
     found = counts.copy()
-    minimise(np.ascontiguousarray(rates.T @ rates), rates.T @ counts, found, _TOLERANCE, _MOST_STEPS)
+    minimise(
+        np.ascontiguousarray(rates.T @ rates), rates.T @ counts, found, _TOLERANCE, _MOST_STEPS
+    )
     return found
