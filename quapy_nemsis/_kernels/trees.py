@@ -22,6 +22,7 @@ _EQUAL = 1e-12
 
 _codes = types.Array(types.uint8, 2, "C")
 _bytes = types.Array(types.uint8, 1, "C")
+_flags = types.Array(types.boolean, 1, "C")
 _indices = types.Array(types.int32, 1, "C")
 _index_table = types.Array(types.int32, 2, "C")
 
@@ -269,7 +270,10 @@ def _grow(
                             purity = _purity(first, n_first) + _purity(second, n_second)
                             if score < best - tolerance or purity > best_purity * (1.0 + _EQUAL):
                                 best, best_purity = score, purity
-                                found, found_cut = f, code
+                                # In the middle of the bins between which the node has no rows.
+                                found, found_cut = f, MISSING - 1
+                                if place < n_bins - 1:
+                                    found_cut = (code + present[place + 1] - 1) // 2
                                 if has_missing:
                                     found_missing = side == 1
                                 else:
@@ -352,7 +356,11 @@ def _add(values, leaves, out):
                 out[i, j] += values[leaf, j]
 
 
-_flags = types.Array(types.boolean, 1, "C")
+def _kept(kind):
+    """The same type, for arrays that may be read-only: trees that were loaded may be memory maps."""
+    return types.Array(kind.dtype, kind.ndim, "C", readonly=True)
+
+
 assign = Routine(_assign, types.void(reals, reals, _bytes))
 grow = Routine(
     _grow,
@@ -365,6 +373,10 @@ grow = Routine(
 )
 route = Routine(_route, types.void(_codes, integers, _indices, _bytes, _indices, _flags, _indices))
 apply = Routine(
-    _apply, types.void(tables, integers, _indices, reals, _indices, _flags, _index_table)
+    _apply,
+    types.void(
+        *(tables, _kept(integers), _kept(_indices), _kept(reals), _kept(_indices)),
+        *(_kept(_flags), _index_table),
+    ),
 )
 add = Routine(_add, types.void(tables, _index_table, tables))
