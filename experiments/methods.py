@@ -24,7 +24,7 @@ from sklearn.svm import LinearSVC
 
 from experiments.files import fingerprint
 from experiments.names import AGGREGATIONS, LEARNERS, parse_method
-from experiments.tuned import RememberedLR, TabledKDEy, forget, selected
+from experiments.tuned import RememberedLR, TabledKDEy, forget, isotonic, selected
 from quapy_nemsis import (
     CANClassifier,
     NEMSISClassifier,
@@ -108,12 +108,13 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
         return lambda seed: _seeded(make(), seed)
     if kind == "LR":
         weight = "balanced" if name == "LR-balanced" else None
-        isotonic = name == "LR-isotonic"
-        return lambda seed: RememberedLR(class_weight=weight, isotonic=isotonic)
+        is_isotonic = name == "LR-isotonic"
+        return lambda seed: RememberedLR(class_weight=weight, isotonic=is_isotonic)
     if name == "linear-SVM":
         return lambda seed: CalibratedClassifierCV(LinearSVC(random_state=seed))
-    if name == "forest":
-        return lambda seed: RandomForestClassifier(200, random_state=seed)
+    if kind == "forest":
+        calibrated = isotonic if name == "forest-isotonic" else lambda forest: forest
+        return lambda seed: calibrated(RandomForestClassifier(200, random_state=seed))
     if kind in ("SVM", "1PMB"):
         loss = objective or "kld"
         get_loss(loss)  # which says what is wrong with the name

@@ -41,6 +41,7 @@ LEARNER_GRIDS: dict[str, dict[str, list[Any]]] = {
     "LR-isotonic": {"C": _STRENGTHS},
     "linear-SVM": {"estimator__C": _STRENGTHS},
     "forest": {"min_samples_leaf": [1, 5, 25]},
+    "forest-isotonic": {"estimator__min_samples_leaf": [1, 5, 25]},
     "SVM": {"C": [0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0]},
     "QTree": {"min_samples_leaf": [1, 5, 25]},
     "QForest": {"min_samples_leaf": [1, 5, 25]},
@@ -71,12 +72,12 @@ SELECTIONS = ("tuned", "plain")
 ENTRY_POINTS = "quapy_nemsis.methods"
 _LEARNER = re.compile(
     r"(?P<online>(NEMSIS|SCAN)(-surrogate)?|CAN|1PMB|QTree|QForest)(:(?P<objective>.*))?"
-    r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest)|(?P<svm>SVM)\((?P<loss>\w+)\)"
+    r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest|forest-isotonic)|(?P<svm>SVM)\((?P<loss>\w+)\)"
 )
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 LEARNERS = (
-    "LR, LR-balanced, LR-isotonic, linear-SVM, forest, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
-    "CAN:MEASURE, QTree:MEASURE, QForest:MEASURE, 1PMB:LOSS, SVM(LOSS)"
+    "LR, LR-balanced, LR-isotonic, linear-SVM, forest, forest-isotonic, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, "
+    "SCAN:MEASURE, CAN:MEASURE, QTree:MEASURE, QForest:MEASURE, 1PMB:LOSS, SVM(LOSS)"
 )
 
 

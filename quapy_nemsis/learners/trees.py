@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import reprlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 ERRORS = {"cqb": kernel.CQB, "eb": kernel.EB, "gini": kernel.GINI}
 SCOPES = ("node", "tree")
 TIES = ("gini", "stop")
+# No tree is deeper than it has rows. More trees than this are a mistake.
+_DEEPEST, _MOST_TREES = 2**62, 1_000_000
 # Trees that have grown are read when so many for each thread have, so that few wait.
 _WAITING = 4
 
@@ -94,7 +97,7 @@ class TreeParameters:
             measure=measure,
             whole_tree=self.scope == "tree",
             by_purity=self.ties == "gini" and kind != kernel.GINI,
-            max_depth=np.iinfo(np.int64).max if self.max_depth is None else int(self.max_depth),
+            max_depth=_DEEPEST if self.max_depth is None else min(int(self.max_depth), _DEEPEST),
             # With weights, a leaf of one row may have any weight.
             least=float(least) if least > 1 else 0.0,
             n_tried=_n_tried(self.max_features, n_features),
@@ -325,6 +328,7 @@ def _normalised(importances: np.ndarray) -> np.ndarray:
 
 def _in_parallel(work: Callable[[int], T], n_tasks: int, n_jobs: int) -> Iterator[T]:
     """The results of tasks, in order, by threads of which few are ahead of what is read."""
+    n_jobs = min(n_jobs, n_tasks)
     if n_jobs == 1:
         yield from map(work, range(n_tasks))
         return
@@ -436,6 +440,10 @@ class ForestParameters(TreeParameters):
     def growth(self, n_features: int = 1) -> Growth:
         """Check the parameters, and return them as a tree of so many features takes them."""
         check_integer("n_estimators", self.n_estimators)
+        if self.n_estimators > _MOST_TREES:
+            raise ValueError(
+                f"n_estimators must be at most {_MOST_TREES:,}; got {reprlib.repr(self.n_estimators)}"
+            )
         if self.n_jobs is not None:
             check_integer("n_jobs", self.n_jobs, least=-(2**31))
             if self.n_jobs == 0:
