@@ -56,6 +56,6 @@ def trees(n_rows: int, n_trees: int = 10) -> BenchTable:
         f"Trees, and forests of {n_trees}, {n_rows:,} x 54 float32, one thread",
         rows,
         "Seconds of the processor, of one run each, in a process of its own. Leaves of at least five rows; "
-        "HistGradientBoostingClassifier has its defaults, 100 trees of 31 leaves. The fits of ours include rows for the "
-        "calibration of posteriors: for a tree, up to five more trees of four fifths of the rows.",
+        "HistGradientBoostingClassifier has its defaults, 100 trees of 31 leaves. The fits of ours include scores for "
+        "the calibration of posteriors: for a tree, up to five more trees of four fifths of the rows.",
     )
