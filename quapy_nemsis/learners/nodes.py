@@ -59,18 +59,20 @@ class Bins:
     """Rows whose values are replaced by the codes of bins, with a row of codes for each feature."""
 
     codes: np.ndarray
-    edges: list[np.ndarray]
+    #: For each feature and code, the value up to which rows have that code or a lower one; it is infinite for the last.
+    upper: np.ndarray
 
     @classmethod
     def of(cls, X: Any, max_bins: int) -> Bins:
         """Bins of dense or sparse rows, in which NaN stands for a missing value."""
         X = X.tocsc() if scipy.sparse.issparse(X) else X
         codes = np.empty((X.shape[1], X.shape[0]), dtype=np.uint8)
-        edges = []
+        upper = np.full((X.shape[1], MOST_BINS), np.inf)
         for j, column in _columns(X):
-            edges.append(edges_of(column, max_bins))
-            kernel.assign(column, edges[-1], codes[j])
-        return cls(codes, edges)
+            edges = edges_of(column, max_bins)
+            kernel.assign(column, edges, codes[j])
+            upper[j, : len(edges)] = edges
+        return cls(codes, upper)
 
 
 @dataclass(frozen=True)
@@ -143,20 +145,13 @@ class Growth:
         )
         feature, cut, left = feature[:n_nodes].copy(), cut[:n_nodes], left[:n_nodes].copy()
         missing_left = missing_left[:n_nodes].copy()
-        threshold = np.zeros(n_nodes)
-        for node in np.flatnonzero(left >= 0):
-            threshold[node] = _threshold(bins.edges[feature[node]], cut[node])
+        threshold = np.where(left >= 0, bins.upper[feature, cut], 0.0)
         outside = np.flatnonzero(weights == 0.0)
         leaves = np.empty(len(outside), dtype=np.int32)
         kernel.route(bins.codes, outside, feature, cut, left, missing_left, leaves)
         roots = np.zeros(1, dtype=np.int64)
         tree = Nodes(roots, feature, threshold, left, missing_left, counts[:n_leaves].copy())
         return tree, importances, leaves
-
-
-def _threshold(edges: np.ndarray, cut: int) -> float:
-    """The value of a cut; behind the last bin it is infinite, and tells only missing values apart."""
-    return float(edges[cut]) if cut < len(edges) else np.inf
 
 
 @dataclass(frozen=True)
