@@ -139,7 +139,9 @@ def _fitted(model: Any) -> Callable[[Any, Any], Any]:
 
 def isotonic(learner: Any = None) -> CalibratedClassifierCV:
     """Logistic regression, or another learner, calibrated by isotonic regression on five folds."""
-    learner = LogisticRegression(max_iter=1000) if learner is None else learner  # an unfitted forest has no length
+    learner = (
+        LogisticRegression(max_iter=1000) if learner is None else learner
+    )  # an unfitted forest has no length
     return CalibratedClassifierCV(learner, method="isotonic")
 
 

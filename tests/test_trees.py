@@ -8,14 +8,17 @@ import quapy as qp
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quapy.method.aggregative import ACC, EMQ, PACC
+from quapy.method.aggregative import ACC, CC, EMQ, PACC
 from quapy.model_selection import GridSearchQ
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from experiments.methods import is_binary, method
+from experiments.names import parse_method
 from quapy_nemsis import (
     CQB,
     CQReward,
@@ -564,6 +567,23 @@ def test_model_selection(drift):
     assert found.best_params_.keys() == grid.keys()
     assert found.best_model().classifier.min_samples_leaf == found.best_params_["min_samples_leaf"]
     assert clone(model).get_params() == model.get_params()
+
+
+def test_names_in_experiments():
+    forest_of_eb = method("QForest:eb (tuned)")(3)
+    assert isinstance(forest_of_eb, QForest)
+    assert (forest_of_eb.measure, forest_of_eb.random_state) == ("eb", 3)
+    assert parse_method("QForest:eb (tuned)").grid == {"min_samples_leaf": [1, 5, 25]}
+    for name, kind in (("EMQ(QForest)", EMQ), ("ACC(QTree:gini)", ACC), ("QTree", CC)):
+        made = method(name)(3)
+        assert isinstance(made, kind)
+        assert isinstance(made.classifier, BOTH)
+        assert parse_method(name).grid["classifier__min_samples_leaf"] == [1, 5, 25]
+    for name in ("QTree:nothing", "EMQ(QForest:x)"):
+        with pytest.raises(ValueError, match="trees also know cqb, eb, gini"):
+            method(name)
+    assert not is_binary("QForest")
+    assert isinstance(method("EMQ(forest-isotonic)")(3).classifier, CalibratedClassifierCV)
 
 
 # ------------------------------------------------------------------------ files

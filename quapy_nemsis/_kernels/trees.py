@@ -200,7 +200,9 @@ def _grow(
 
         found = -1
         found_cut, found_missing = 0, False
-        if n_present > 1 and depth < max_depth and total >= 2.0 * least:
+        is_tried = n_present > 1 and depth < max_depth and total >= 2.0 * least
+        if is_tried:
+            # From here on, hits and counted are those of the rows outside of the node.
             if whole_tree:
                 hits[label] -= here[label]
                 counted[label] -= total
@@ -286,7 +288,7 @@ def _grow(
                     hist[MISSING] = 0.0
 
         if found < 0:
-            if n_present > 1 and depth < max_depth and total >= 2.0 * least and whole_tree:
+            if is_tried and whole_tree:
                 hits[label] += here[label]
                 counted[label] += total
             feature[node] = -1

@@ -358,7 +358,9 @@ class QuantificationTreeClassifier(TreeClassifier):
         such as "q" or "bakld" (see `quapy_nemsis.get_measure`).
     scope : {"node", "tree"}, default="node"
         The rows whose errors a split balances: those of the node, or all rows in the tree that has grown so far. With
-        "tree", errors of one node make up for those of another, so that trees stay small.
+        "tree", errors of one node make up for those of another: the count of the training rows is close to right, but
+        trees stay small, and tell classes apart less well. With "node", errors of nodes that cannot be split are not
+        made up for.
     ties : {"gini", "stop"}, default="gini"
         What to do if no split of a node improves the measure: take the purest that does not worsen it, or make the node
         a leaf. With "stop", a node whose children would all have one label is never split. If a class is rare, this may
