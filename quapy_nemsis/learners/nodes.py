@@ -19,8 +19,6 @@ from quapy_nemsis.measures.compiled import class_asks, ratio, value_callback
 MOST_BINS = kernel.MISSING
 # Quantiles are those of at most so many rows, and so many values are converted at a time.
 _SAMPLED, _BLOCK = 200_000, 2**22
-# What a leaf adds to the count of each of K classes is this over K, so that no posterior is 0.
-_SMOOTHING = 1.0
 
 
 def _columns(X: Any) -> Iterator[tuple[int, np.ndarray]]:
@@ -194,10 +192,13 @@ class Nodes:
         """Position of the class that each leaf predicts, the first of those that occur most."""
         return np.argmax(self.counts, axis=1).astype(np.int32)
 
-    @property
-    def posteriors(self) -> np.ndarray:
-        """Shares of the classes in each leaf, smoothed alike for all classes."""
-        counts = self.counts + _SMOOTHING / self.counts.shape[1]
+    def posteriors(self, n_trees: int) -> np.ndarray:
+        """Shares of the classes in each leaf, to be averaged over so many trees.
+
+        The leaves of all trees together get one more row, so that no mean is 0. (With one more row in each leaf, a
+        forest whose trees all agree would hardly be surer than one in which most of them do.)
+        """
+        counts = self.counts + 1.0 / (self.counts.shape[1] * n_trees)
         return counts / counts.sum(axis=1, keepdims=True)
 
     def leaves(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
@@ -215,7 +216,7 @@ class Nodes:
 
     def mean_posteriors(self, X: Any) -> np.ndarray:
         """Mean over the trees of the posteriors of the leaf of each row."""
-        posteriors = self.posteriors
+        posteriors = self.posteriors(len(self.roots))
         sums = np.zeros((X.shape[0], posteriors.shape[1]))
         for part, leaves in self.leaves(X):
             kernel.add(posteriors, leaves, sums[part])

@@ -426,7 +426,7 @@ class QuantificationTreeClassifier(TreeClassifier):
             if kept.any() and not kept.all():
                 tree, _, leaves = growth.tree(bins, labels, kept, data.n_classes, seeds[1 + k])
                 rows.append(np.flatnonzero(kept == 0.0))
-                posteriors.append(tree.posteriors[leaves])
+                posteriors.append(tree.posteriors(1)[leaves])
         self._calibrate(data, np.concatenate(rows), np.concatenate(posteriors))
 
 
@@ -541,7 +541,7 @@ class QuantificationForestClassifier(ForestParameters, TreeClassifier):
         for t, (tree, gains, outside, leaves) in enumerate(_in_parallel(grown, len(seeds), n_jobs)):
             trees.append(tree)
             importances += _normalised(gains)
-            sums[outside] += tree.posteriors[leaves]
+            sums[outside] += tree.posteriors(len(seeds))[leaves]
             times[outside] += 1
             cells = tree.labels[leaves] * n_classes + labels[outside]
             found = np.bincount(cells, weights[outside], n_classes**2)
