@@ -458,9 +458,9 @@ class QuantificationForestClassifier(ForestParameters, TreeClassifier):
 
     Each tree grows on a bootstrap sample of the rows, and chooses each split from some features (see
     `QuantificationTreeClassifier`). The rows that a tree has not seen are out of its bag. Its posteriors for these rows
-    calibrate those of the forest, and its errors on these rows adjust its counts in `quapy_nemsis.QForest`. A row is out
-    of the bag of about a third of the trees, so that posteriors of forests of a few dozen trees are too cautious. The
-    result does not depend on `n_jobs`.
+    calibrate those of the forest, and its errors on these rows adjust its counts in `quapy_nemsis.QForest`. A row is
+    out of the bag of about a third of the trees, so that posteriors of forests of a few dozen trees are too cautious.
+    The result does not depend on `n_jobs`.
 
     Parameters
     ----------
