@@ -24,13 +24,16 @@ from sklearn.svm import LinearSVC
 
 from experiments.files import fingerprint
 from experiments.names import AGGREGATIONS, COMPILED, LEARNERS, parse_method
-from experiments.tuned import RememberedLR, forget, selected
+from experiments.tuned import RememberedLR, forget, isotonic, selected
 from quapy_nemsis import (
     CANClassifier,
     NEMSISClassifier,
     NestedMeasure,
     OnePassMiniBatchClassifier,
     PseudoMeasure,
+    QForest,
+    QuantificationForestClassifier,
+    QuantificationTreeClassifier,
     Quantifier,
     SCANClassifier,
     SVMPerfClassifier,
@@ -38,6 +41,14 @@ from quapy_nemsis import (
     get_measure,
 )
 from quapy_nemsis import aggregation as compiled
+
+#: Aggregations of this package by name.
+OWN_AGGREGATIONS: dict[str, Any] = {"Quantifier": Quantifier, "QForest": QForest}
+#: Learners of trees by name.
+TREES: dict[str, Any] = {
+    "QTree": QuantificationTreeClassifier,
+    "QForest": QuantificationForestClassifier,
+}
 
 
 def measure_for(learner: str, name: str) -> str:
@@ -100,18 +111,23 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
         return lambda seed: _seeded(make(), seed)
     if kind == "LR":
         weight = "balanced" if name == "LR-balanced" else None
-        isotonic = name == "LR-isotonic"
-        return lambda seed: RememberedLR(class_weight=weight, isotonic=isotonic)
+        is_isotonic = name == "LR-isotonic"
+        return lambda seed: RememberedLR(class_weight=weight, isotonic=is_isotonic)
     if name == "linear-SVM":
         return lambda seed: CalibratedClassifierCV(LinearSVC(random_state=seed))
-    if name == "forest":
-        return lambda seed: RandomForestClassifier(200, random_state=seed)
+    if kind == "forest":
+        calibrated = isotonic if name == "forest-isotonic" else lambda forest: forest
+        return lambda seed: calibrated(RandomForestClassifier(200, random_state=seed))
     if kind in ("SVM", "1PMB"):
         loss = objective or "kld"
         get_loss(loss)  # which says what is wrong with the name
         if kind == "SVM":
             return lambda seed: SVMPerfClassifier(loss)
         return lambda seed: OnePassMiniBatchClassifier(loss, random_state=seed)
+    if kind in TREES:
+        tree, error = TREES[kind], objective or "cqb"
+        tree(error).growth()  # which says what is wrong with the name
+        return lambda seed: tree(error, random_state=seed)
     measure = measure_for(kind, objective or ("q" if kind == "NEMSIS" else "cq"))
     if kind == "CAN":
         return lambda seed: CANClassifier(measure)
@@ -122,8 +138,8 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
 
 def aggregation(name: str, quapy: bool = False) -> Any:
     """Return the class of an aggregation: compiled, or QuaPy's own where that is wanted or all there is."""
-    if name == "Quantifier":
-        return Quantifier
+    if name in OWN_AGGREGATIONS:
+        return OWN_AGGREGATIONS[name]
     if name in COMPILED and not quapy:
         return getattr(compiled, AGGREGATIONS[name])
     found = getattr(aggregative, AGGREGATIONS[name], None)
@@ -185,6 +201,8 @@ def method(name: str, quapy: bool = False) -> Callable[[int], Any]:
     if not parts.learner:
         return lambda seed: _seeded(put_on(), seed)
     inner = learner(parts.learner, parts.objective)
+    if parts.aggregation == "QForest":
+        return lambda seed: QForest(**inner(seed).get_params())
     options: dict[str, Any] = {}
     if parts.aggregation == "EMQ" and parts.selection == "tuned":
         options = {"val_split": 5, "on_calib_error": "backup"}

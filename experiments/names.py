@@ -43,7 +43,10 @@ LEARNER_GRIDS: dict[str, dict[str, list[Any]]] = {
     "LR-isotonic": {"C": _STRENGTHS},
     "linear-SVM": {"estimator__C": _STRENGTHS},
     "forest": {"min_samples_leaf": [1, 5, 25]},
+    "forest-isotonic": {"estimator__min_samples_leaf": [1, 5, 25]},
     "SVM": {"C": [0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0]},
+    "QTree": {"min_samples_leaf": [1, 5, 25]},
+    "QForest": {"min_samples_leaf": [1, 5, 25]},
 }
 AGGREGATION_GRIDS: dict[str, dict[str, list[Any]]] = {
     "EMQ": {"calib": [None, "bcts"]},
@@ -64,24 +67,28 @@ ALL = [
     *("NEMSIS-surrogate:kld", "NEMSIS-surrogate:bakld", "NEMSIS-surrogate:q"),
     *("SCAN:cq", "SCAN:bk", "CAN:cq", "SVM(KLD)", "SVM(Q)", "1PMB:kld"),
     *("ACC(NEMSIS:q)", "PACC(NEMSIS:ba)", "EMQ(NEMSIS:ba)"),
+    *("QTree", "QForest", "EMQ(QForest)"),
 ]
 SELECTIONS = ("tuned", "plain")
 #: Packages offer methods under this name.
 ENTRY_POINTS = "quapy_nemsis.methods"
 _LEARNER = re.compile(
-    r"(?P<online>(NEMSIS|SCAN)(-surrogate)?|CAN|1PMB)(:(?P<objective>.*))?"
-    r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest)|(?P<svm>SVM)\((?P<loss>\w+)\)"
+    r"(?P<online>(NEMSIS|SCAN)(-surrogate)?|CAN|1PMB|QTree|QForest)(:(?P<objective>.*))?"
+    r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest|forest-isotonic)|(?P<svm>SVM)\((?P<loss>\w+)\)"
 )
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 LEARNERS = (
-    "LR, LR-balanced, LR-isotonic, linear-SVM, forest, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
-    "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS)"
+    "LR, LR-balanced, LR-isotonic, linear-SVM, forest, forest-isotonic, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, "
+    "SCAN:MEASURE, CAN:MEASURE, QTree:MEASURE, QForest:MEASURE, 1PMB:LOSS, SVM(LOSS)"
 )
 
 
 @dataclass(frozen=True)
 class MethodName:
-    """The parts of a method's name: an aggregation, a learner, and the measure or loss of the learner."""
+    """The parts of a method's name: an aggregation, a learner, and the measure or loss of the learner.
+
+    ``QForest`` alone has its own aggregation, of the same name, in which each tree counts.
+    """
 
     aggregation: str
     learner: str
@@ -94,6 +101,8 @@ class MethodName:
     def grid(self) -> dict[str, list[Any]]:
         """What model selection tries: parameters of the aggregation, and of its classifier."""
         inner = LEARNER_GRIDS.get(self.learner, {})
+        if self.aggregation == self.learner:  # a quantifier with the parameters of its learner
+            return dict(inner)
         grid = {f"classifier__{name}": values for name, values in inner.items()}
         grid |= AGGREGATION_GRIDS.get(self.aggregation, {})
         if (self.aggregation, self.learner) == ("EMQ", "LR"):
@@ -115,6 +124,8 @@ def parse_method(name: str) -> MethodName:
     --------
     >>> parse_method("ACC(NEMSIS:q)")
     MethodName(aggregation='ACC', learner='NEMSIS', objective='q', selection='')
+    >>> parse_method("QForest").aggregation, parse_method("CC(QForest)").aggregation
+    ('QForest', 'CC')
     >>> parse_method("EMQ (plain)").selection, parse_method("EMQ (tuned)").learner
     ('plain', 'LR')
     """
@@ -143,6 +154,8 @@ def parse_method(name: str) -> MethodName:
     if found is None:
         return MethodName("" if inner == bare else aggregation, own or "", selection=selection)
     learner = found["online"] or found["plain"] or found["svm"]
+    if learner == "QForest" and inner == bare:
+        aggregation = learner
     loss = (found["loss"] or "").lower()
     # SVM(Q) is the field's name for the structural SVM of the loss "qrecall"; "q" is the paper's Q-measure.
     loss = "qrecall" if loss == "q" else loss

@@ -124,7 +124,10 @@ def _fitted(model: Any) -> Callable[[Any, Any], Any]:
 
 def isotonic(learner: Any = None) -> CalibratedClassifierCV:
     """Logistic regression, or another learner, calibrated by isotonic regression on five folds."""
-    return CalibratedClassifierCV(learner or LogisticRegression(max_iter=1000), method="isotonic")
+    learner = (
+        LogisticRegression(max_iter=1000) if learner is None else learner
+    )  # an unfitted forest has no length
+    return CalibratedClassifierCV(learner, method="isotonic")
 
 
 def _fourier(X: Any, y: np.ndarray) -> EMQ:

@@ -35,12 +35,12 @@ from quapy_nemsis._files import replacing
 from quapy_nemsis._version1 import from_version1
 from quapy_nemsis._version2 import from_version2
 from quapy_nemsis._version3 import from_version3
-from quapy_nemsis.learners.base import LinearClassifier
+from quapy_nemsis.learners.base import Learner
 from quapy_nemsis.learners.state import Arrays
 from quapy_nemsis.measures import Measure, get_loss, get_measure
 
 FORMAT, VERSION = "quapy-nemsis", 4
-LEARNERS: dict[str, type[LinearClassifier]] = {
+LEARNERS: dict[str, type[Learner]] = {
     kind.__name__: kind
     for kind in (
         learners.NEMSISClassifier,
@@ -48,11 +48,13 @@ LEARNERS: dict[str, type[LinearClassifier]] = {
         learners.CANClassifier,
         learners.SVMPerfClassifier,
         learners.OnePassMiniBatchClassifier,
+        learners.QuantificationTreeClassifier,
+        learners.QuantificationForestClassifier,
     )
 }
 
 
-def save(learner: LinearClassifier, path: str | os.PathLike[str]) -> None:
+def save(learner: Learner, path: str | os.PathLike[str]) -> None:
     """Write a learner to a file. If writing fails, no partial file is left and an existing file is kept.
 
     Text labels are loaded as numpy strings, even if they were Python objects.
@@ -82,7 +84,7 @@ def save(learner: LinearClassifier, path: str | os.PathLike[str]) -> None:
     write(learner, path)
 
 
-def write(learner: LinearClassifier, path: str | os.PathLike[str], extra: Any = None) -> None:
+def write(learner: Learner, path: str | os.PathLike[str], extra: Any = None) -> None:
     """Write a learner, together with extra plain values, to a file."""
     name = type(learner).__name__
     if LEARNERS.get(name) is not type(learner):
@@ -113,7 +115,7 @@ def write(learner: LinearClassifier, path: str | os.PathLike[str], extra: Any = 
         np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
 
-def load(path: str | os.PathLike[str]) -> LinearClassifier:
+def load(path: str | os.PathLike[str]) -> Learner:
     """Read a learner from a file written by `save`.
 
     Parameters
@@ -144,7 +146,7 @@ def load(path: str | os.PathLike[str]) -> LinearClassifier:
     return read(path)[0]
 
 
-def read(path: str | os.PathLike[str]) -> tuple[LinearClassifier, Any]:
+def read(path: str | os.PathLike[str]) -> tuple[Learner, Any]:
     """Read a learner and the extra values from a file."""
     broken = f"is broken, truncated or not a file of {FORMAT}"
     with open(path, "rb") as file:
@@ -304,9 +306,7 @@ def _decode(tree: Any) -> Any:
     return tree
 
 
-def _restored(
-    content: dict[str, Any], arrays: dict[str, np.ndarray]
-) -> tuple[LinearClassifier, Any]:
+def _restored(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Learner, Any]:
     """Restore and check a learner, and decode the extra values."""
     kind = LEARNERS.get(content["class"])
     if kind is None:
@@ -316,9 +316,11 @@ def _restored(
         raise ValueError(f"the parameters of {kind.__name__} are not {', '.join(parameters)}")
     learner = kind(**parameters)
     if arrays:
-        coef, classes = (arrays.get(name, np.zeros(0)) for name in ("coef", "classes"))
+        nothing = np.zeros(0)
+        wide = arrays.get("coef", arrays.get("importances", nothing))  # an entry for each feature
+        classes = arrays.get("classes", nothing)
         n_classes = len(classes) if classes.ndim else 0
-        reader = Arrays(arrays, coef.shape[-1] if coef.ndim else 0, n_classes)
+        reader = Arrays(arrays, wide.shape[-1] if wide.ndim else 0, n_classes)
         learner.from_arrays(reader)
         reader.finish()
     return learner, _decode(content["extra"])

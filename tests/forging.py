@@ -20,6 +20,8 @@ from quapy_nemsis import (
     CANClassifier,
     NEMSISClassifier,
     QMeasure,
+    QuantificationForestClassifier,
+    QuantificationTreeClassifier,
     SCANClassifier,
     SVMPerfClassifier,
     get_loss,
@@ -48,6 +50,7 @@ CONDITIONS = {
     "svmperf": (SVMPerfClassifier("qgm", C=10.0), 215, np.array, "fit"),
     "svmperf planes": (SVMPerfClassifier(BAKLD(0.5), C=10.0, warm_start=True), 99, csr, "fit"),
     "can": (CANClassifier("cq", radius=3.0, tol=1e-3), 99, np.array, "fit"),
+    "tree": (QuantificationTreeClassifier(max_depth=3, random_state=0), 99, np.array, "fit"),
 }
 #: The same for three classes.
 CLASS_CONDITIONS = {
@@ -63,6 +66,10 @@ CLASS_CONDITIONS = {
     "scan classes level": (SCANClassifier(eta0=0.3), 110, csr, "partial_fit"),
     "scan classes choosing": (SCANClassifier("bk"), 215, np.array, "partial_fit"),
     "can classes": (CANClassifier("cq", radius=3.0, tol=1e-3), 99, np.array, "fit"),
+    "forest classes": (
+        *(QuantificationForestClassifier("q", n_estimators=3, max_depth=2, random_state=0), 99),
+        *(csr, "fit"),
+    ),
 }
 EVERY = CONDITIONS | CLASS_CONDITIONS
 #: Files of older versions.
@@ -228,6 +235,7 @@ def cases(path):
             "svmperf planes",
             "can",
             "nemsis classes",
+            "forest classes",
         ):
             for how, found in header_forgeries(header):
                 yield f"{name}: {how}", found, arrays

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import accuracy, baselines, curves, defaults
-from experiments.bench import cost, processes, scale
+from experiments.bench import cost, processes, scale, trees
 from experiments.bench.__main__ import main as bench
 from experiments.bench.passes import WIDTHS
 from experiments.bench.processes import can_measure_memory, stream_memory
@@ -25,6 +25,8 @@ def test_bench(tmp_path, capsys, monkeypatch):
     sizes = ["--rows", "1000", "--repeats", "1", "--stream-rows", "5000", "--gigabytes", "0.02"]
     # Workers are threads of this process, and nothing is compiled anew: other tests have clusters and empty caches.
     monkeypatch.setattr(scale, "WORKERS", {**scale.WORKERS, "processes": False})
+    some = ("QuantificationForestClassifier", "RandomForestClassifier")
+    monkeypatch.setattr(trees, "LEARNERS", {name: trees.LEARNERS[name] for name in some})
     real = processes.run_python
     monkeypatch.setattr(processes, "run_python", lambda code, **environment: real(code))
     bench([*sizes, "--set", str(tmp_path / "toy.npz"), "--out", str(tmp_path)])
@@ -33,6 +35,7 @@ def test_bench(tmp_path, capsys, monkeypatch):
     assert all(table["title"] in printed for table in found)
     tables = {table["name"]: table["rows"] for table in found}
     here = {"width", "nonzeros", "rows", "quality", "dask", "tuning", "side by side", "custom"}
+    here |= {"trees"} if can_measure_memory() else set()
     assert here <= set(tables)
     for name, rows in tables.items():
         for row in rows:

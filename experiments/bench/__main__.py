@@ -18,7 +18,7 @@ from experiments.errors import at_least, plain_errors
 NAMES = (
     *("dense", "sparse", "classes", "width", "nonzeros", "rows", "class-fits", "custom"),
     "side-by-side",
-    *("tuning", "aggregations", "quality", "memory", "start", "stream", "dask", "cost"),
+    *("tuning", "aggregations", "quality", "trees", "memory", "start", "stream", "dask", "cost"),
 )
 #: What some of them need to be installed.
 NEEDED = {"stream": "pyarrow", "dask": "distributed", "cost": "distributed"}
@@ -49,6 +49,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
     from experiments.bench import fits, passes, processes, scale
     from experiments.bench.aggregations import aggregations
     from experiments.bench.cost import cost
+    from experiments.bench.trees import trees
 
     size = options.rows, options.repeats
     width = cache(lambda: passes.width(*size))  # for two of them
@@ -65,6 +66,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         "tuning": lambda: fits.tuning(*size),
         "aggregations": lambda: aggregations(*size),
         "quality": lambda: fits.quality(*size),
+        "trees": lambda: trees(options.rows),
         "memory": lambda: processes.memory(options.rows, options.gigabytes, scratch),
         "start": lambda: processes.start(options.repeats),
         "stream": lambda: scale.stream(options.stream_rows, scratch),
@@ -75,7 +77,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         if not importlib.util.find_spec(package):
             found[name] = partial(str, f"it needs {package}")
     if not processes.can_measure_memory():
-        found["memory"] = lambda: "it needs Linux"
+        found |= dict.fromkeys(("memory", "trees"), lambda: "it needs Linux")
     return found
 
 

@@ -116,7 +116,7 @@ def _maximise_exactly(likelihoods, p, gap, most):
     n_classes = p.shape[0]
     first, second = np.empty(n_classes), np.empty((n_classes, n_classes))
     downhill, target, moved = np.empty(n_classes), np.empty(n_classes), np.empty(n_classes)
-    _maximise(likelihoods, p, 0.0, 0.0, 5)
+    _maximise(likelihoods, np.ones(likelihoods.shape[0]), p, 0.0, 0.0, 5)
     excess = np.inf
     for _ in range(most):
         value = _derivatives(likelihoods, p, first, second)

@@ -74,16 +74,56 @@ CLASS_HISTORY = ("samples", "seconds", "R", "q", "value")
 _STEPS, _LEAST_PASSES, _MOST_PASSES = 200_000, 5, 60
 
 
-class LinearClassifier(ClassifierMixin, BaseEstimator):
-    """A linear classifier with `coef_`, `intercept_` and `classes_`; subclasses learn them."""
+class Learner(ClassifierMixin, BaseEstimator):
+    """A classifier of this package, with `classes_` and `n_features_in_`, that can be saved."""
 
     #: Whether the classifier takes more than two classes.
     multiclass: ClassVar[bool] = False
 
     classes_: np.ndarray
+    n_features_in_: int
+
+    def checked_classes(self, labels: np.ndarray) -> np.ndarray:
+        """The sorted distinct labels, if the classifier takes as many."""
+        classes = distinct(labels)
+        return several_classes(classes, self) if self.multiclass else two_classes(classes, self)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything that was learned, as arrays by name."""
+        arrays = {"classes": self.classes_}
+        if hasattr(self, "feature_names_in_"):
+            arrays["feature_names"] = self.feature_names_in_
+        return arrays
+
+    def from_arrays(self, arrays: Arrays) -> None:
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
+        if not arrays.width:
+            raise ValueError("it has no features")
+        if arrays.n_classes < 2 or (arrays.n_classes > 2 and not self.multiclass):
+            raise ValueError(f"it has {arrays.n_classes} classes")
+        self.classes_ = arrays.any("classes", arrays.n_classes)
+        self.n_features_in_ = arrays.width
+        ordered = self.classes_.dtype.kind in "biufUmM" and all(
+            first < second for first, second in pairwise(self.classes_.tolist())
+        )
+        if not ordered:
+            raise ValueError(f"its classes are {self.classes_.tolist()}, not sorted labels")
+        if "feature_names" in arrays.arrays:
+            names = arrays.take("feature_names", arrays.width, types=(np.str_,))
+            self.feature_names_in_ = names.astype(object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = self.multiclass
+        return tags
+
+
+class LinearClassifier(Learner):
+    """A linear classifier with `coef_`, `intercept_` and `classes_`; subclasses learn them."""
+
     coef_: np.ndarray
     intercept_: np.ndarray
-    n_features_in_: int
 
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Return the scores w·x + b.
@@ -135,45 +175,18 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             return self.coef_[0], self.intercept_[0]
         return self.coef_, self.intercept_
 
-    def checked_classes(self, labels: np.ndarray) -> np.ndarray:
-        """The sorted distinct labels, if the classifier takes as many."""
-        classes = distinct(labels)
-        return several_classes(classes, self) if self.multiclass else two_classes(classes, self)
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
-        arrays = {"classes": self.classes_, "coef": self.coef_, "intercept": self.intercept_}
-        if hasattr(self, "feature_names_in_"):
-            arrays["feature_names"] = self.feature_names_in_
-        return arrays
+        return {**super().to_arrays(), "coef": self.coef_, "intercept": self.intercept_}
 
     def from_arrays(self, arrays: Arrays) -> None:
         """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
-        if not arrays.width:
-            raise ValueError("it has no features")
-        if arrays.n_classes < 2 or (arrays.n_classes > 2 and not self.multiclass):
-            raise ValueError(f"it has {arrays.n_classes} classes")
-        self.classes_ = arrays.any("classes", arrays.n_classes)
+        super().from_arrays(arrays)
         n_models = 1 if arrays.n_classes == 2 else arrays.n_classes
         self.coef_ = arrays.take("coef", n_models, arrays.width)
         self.intercept_ = arrays.take("intercept", n_models)
-        self.n_features_in_ = arrays.width
         if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
             raise ValueError("its weights are not finite")
-        ordered = self.classes_.dtype.kind in "biufUmM" and all(
-            first < second for first, second in pairwise(self.classes_.tolist())
-        )
-        if not ordered:
-            raise ValueError(f"its classes are {self.classes_.tolist()}, not sorted labels")
-        if "feature_names" in arrays.arrays:
-            names = arrays.take("feature_names", arrays.width, types=(np.str_,))
-            self.feature_names_in_ = names.astype(object)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = self.multiclass
-        return tags
 
 
 @dataclass(eq=False, repr=False)

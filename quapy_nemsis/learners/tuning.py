@@ -235,7 +235,7 @@ def fold_sizes(data: Data, prevalence_only: bool) -> tuple[int, int]:
     return n_used, min(n_folds, 2) if n_used > _SMALL else n_folds
 
 
-def _in_fifths(
+def in_fifths(
     labels: np.ndarray, n_used: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """So many random rows, and which of five parts each is in; all parts have the same shares of the classes.
@@ -254,7 +254,7 @@ def _in_fifths(
 def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
     """Make folds that each hold out a fifth of the rows."""
     n_used, n_folds = fold_sizes(data, prevalence_only)
-    used, fifth = _in_fifths(data.labels, n_used, rng)
+    used, fifth = in_fifths(data.labels, n_used, rng)
     rows = as_rows(data.X)
     return [_Fold(data, rows, used, fifth == k) for k in range(n_folds)]
 
@@ -265,6 +265,12 @@ class HeldOut(NamedTuple):
     points: Points
     committee: Model
     members: list[Model]
+
+
+def n_held_out_folds(data: Data) -> int:
+    """How many of five folds are needed for about 10,000 held-out scores of the rarest class."""
+    n_rows = len(data.labels)
+    return min(math.ceil(_SCORED_RARE * _FIFTHS / (data.rarest() * n_rows)), _FIFTHS, n_rows)
 
 
 def held_out_scores(
@@ -281,9 +287,8 @@ def held_out_scores(
     needed for about 10,000 scores of the rarest class. A learner that diverges is left out; if all do, the result is
     None.
     """
-    used, fifth = _in_fifths(data.labels, len(data.labels), rng)
-    wanted = math.ceil(_SCORED_RARE * _FIFTHS / (data.rarest() * len(used)))
-    n_folds = min(wanted, _FIFTHS, len(used))
+    used, fifth = in_fifths(data.labels, len(data.labels), rng)
+    n_folds = n_held_out_folds(data)
     rows = as_rows(data.X)
     seeds = rng.spawn(n_folds)
 

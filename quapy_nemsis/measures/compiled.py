@@ -163,6 +163,44 @@ def loss_callback(function: LossFunction, n_theta: int) -> Any:
     return callback(answer)
 
 
+def ratio(x, y, p, eps, theta):
+    """The value of a pseudo-concave measure, P_class/P_quant, from ζ₁ and ζ₂."""
+    return x / y
+
+
+@lru_cache(maxsize=256)
+def value_callback(values: Any, outer: Any, two_classes: bool, n_theta: int) -> Any:
+    """Compile a function that answers the value of a measure in place of ζ₁, from a table for K classes.
+
+    Parameters
+    ----------
+    values, outer : callable
+        Functions of a measure of K classes or, if ``two_classes``, of P and N.
+    two_classes : bool
+        Which of the two.
+    n_theta : int
+        Number of parameters.
+    """
+    values, outer = jitable(values), jitable(outer)
+
+    def answer_classes(pointer):
+        n = int(carray(pointer, (HEAD,))[CLASSES])
+        table = carray(pointer, (N_ROWS, max(n, HEAD + n_theta)))
+        a, theta = table[0], table[0, HEAD : HEAD + n_theta]
+        p, R, q = table[1 + SHARES, :n], table[1 + RECALLS, :n], table[1 + COUNTS, :n]
+        x, y = values(R, q, p, a[EPS], theta)
+        a[ZETA1] = outer(x, y, p, a[EPS], theta)
+
+    def answer_two(pointer):
+        table = carray(pointer, (N_ROWS, HEAD + n_theta))
+        a, theta = table[0], table[0, HEAD : HEAD + n_theta]
+        p, R = table[1 + SHARES], table[1 + RECALLS]
+        x, y = values(R[1], R[0], p[1], a[EPS], theta)
+        a[ZETA1] = outer(x, y, p[1], a[EPS], theta)
+
+    return callback(answer_two if two_classes else answer_classes)
+
+
 def two_class_form(form: ClassFunctions) -> Functions:
     """The functions of P and N of a measure that is given by functions of R, q and p; slower than handwritten ones."""
     class_values, class_outer, class_gradient = (jitable(function) for function in form)

@@ -79,10 +79,11 @@ class BKReward(PseudoMeasure):
 
 @dataclass(frozen=True)
 class CQB(Measure):
-    """Classification-quantification balancing error |FP² − FN²| (section 3.1), for evaluation only.
+    """Classification-quantification balancing error |FP² − FN²| (section 3.1; Milli et al. 2013).
 
     Lower is better. `score` uses FP and FN as counts; `value` uses them as shares of the sample, which divides the
-    result by |S|². CQB is neither concave nor pseudo-concave, so no learner optimises it.
+    result by |S|². CQB is neither concave nor pseudo-concave, so no linear learner optimises it. Quantification
+    trees do (see `quapy_nemsis.QuantificationTreeClassifier`).
 
     Examples
     --------

@@ -13,6 +13,7 @@ from quapy_nemsis.quantifiers.counting import (
     SVMPerf,
 )
 from quapy_nemsis.quantifiers.default import Quantifier
+from quapy_nemsis.quantifiers.trees import QForest, QTree
 
 __all__ = [
     "CAN",
@@ -24,6 +25,8 @@ __all__ = [
     "SVMQ",
     "SVMRAE",
     "OnePassMiniBatch",
+    "QForest",
+    "QTree",
     "Quantifier",
     "SVMPerf",
 ]

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._validation import MatrixLike
 from quapy_nemsis.learners.base import (
-    LinearClassifier,
+    Learner,
     OnlineClassifier,
     ProbabilisticOnlineClassifier,
 )
@@ -68,7 +68,7 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
     """
 
     #: The type of the learner, which takes the quantifier's own parameters.
-    learner: ClassVar[type[LinearClassifier]]
+    learner: ClassVar[type[Learner]]
 
     # Attributes that QuaPy's own constructor would set: the classifier is always trained, without a validation split.
     fit_classifier = True

@@ -27,6 +27,7 @@ from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.nemsis import NEMSISClassifier
+from quapy_nemsis.learners.trees import TreeClassifier
 from quapy_nemsis.quantifiers._quapy import (
     AggregativeSoftQuantifier,
     ConfidenceRegionABC,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 # Random features are kept if they lower the cross-entropy of held-out rows below this share, and tried unless rows and
 # features are more values than this. Rows are given their features in blocks.
 _CLEARLY, _MOST_VALUES, _BLOCK = 0.95, 2**26, 65_536
+# Learners that are calibrated on rows that they have not learned.
+_CALIBRATED = (ProbabilisticOnlineClassifier, TreeClassifier)
 
 
 class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
@@ -62,9 +65,9 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     val_split : int, float or tuple, default=5
         How QuaPy makes posteriors out of fold for other classifiers.
     features : "auto", transformer or None, default="auto"
-        What `fit` does to rows before the classifier sees them. "auto" trains a learner of this package twice, with
-        the rows as they are and with `FourierFeatures` appended, and keeps the latter if held-out rows are clearly more
-        likely then (their cross-entropy falls by more than 5 %). Sparse matrices, dense rows with more than
+        What `fit` does to rows before the classifier sees them. "auto" trains an online learner of this package twice,
+        with the rows as they are and with `FourierFeatures` appended, and keeps the latter if held-out rows are clearly
+        more likely then (their cross-entropy falls by more than 5 %). Sparse matrices, dense rows with more than
         2²⁶ values with the features appended, and other classifiers stay as they are. A transformer is fitted and
         used.
     prior : float, default=1.0
@@ -126,7 +129,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     ):
         if classifier is None:
             classifier = NEMSISClassifier("ba", reward="logistic")
-        if isinstance(classifier, ProbabilisticOnlineClassifier):
+        if isinstance(classifier, _CALIBRATED):
             val_split = None  # it has posteriors out of fold of its own
         super().__init__(classifier, fit_classifier, val_split)
         self.features = features
@@ -159,10 +162,10 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         if self.features is not None and self.features != AUTO:
             self.features_ = clone(self.features).fit(X, y)
             X = self.features_.transform(X)
-        if isinstance(classifier, ProbabilisticOnlineClassifier):
+        if isinstance(classifier, _CALIBRATED):
             if self.fit_classifier:
                 classifier.fit(X, y)
-                if self.features == AUTO:
+                if self.features == AUTO and isinstance(classifier, ProbabilisticOnlineClassifier):
                     self._try_features(X, y)
             return None, None
         if not self.fit_classifier:
@@ -263,9 +266,10 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
 
     def _scores_with(self, X: MatrixLike, of_folds: bool, first: int) -> np.ndarray:
         """Scores of rows that have their features."""
-        if isinstance(self.classifier, ProbabilisticOnlineClassifier):
-            learner = self.classifier
-            return learner.fold_scores(X, first) if of_folds else learner.committee_scores(X)
+        if of_folds and isinstance(self.classifier, ProbabilisticOnlineClassifier):
+            return self.classifier.fold_scores(X, first)
+        if isinstance(self.classifier, _CALIBRATED):
+            return self.classifier.committee_scores(X)
         return self._scores_of(self.classifier.predict_proba(X))
 
     def _scores_of(self, posteriors: np.ndarray) -> np.ndarray:
