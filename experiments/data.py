@@ -15,17 +15,10 @@ from sklearn.model_selection import train_test_split
 
 from experiments.bags import BagData, load_bags
 from experiments.catalogue import EMBEDDED, DataSet, KnownSet, cache_folder, known_sets
-from experiments.files import LabelledData, load_file
-from experiments.prepare import (
-    USED,
-    are_term_counts,
-    listed,
-    preparer,
-    treatment,
-    typed,
-    unused,
-)
 from experiments.store import replacing
+from quapy_nemsis.tables.columns import USED, listed, treatment, typed, unused
+from quapy_nemsis.tables.preparing import are_term_counts, preparer
+from quapy_nemsis.tables.reading import LabelledData, load_file
 
 
 def embedded(name: str) -> tuple[np.ndarray, np.ndarray, list[str]]:

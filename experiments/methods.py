@@ -22,7 +22,6 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import LinearSVC
 
-from experiments.files import fingerprint
 from experiments.names import AGGREGATIONS, LEARNERS, parse_method
 from experiments.tuned import RememberedLR, TabledKDEy, forget, selected
 from quapy_nemsis import (
@@ -37,6 +36,7 @@ from quapy_nemsis import (
     get_loss,
     get_measure,
 )
+from quapy_nemsis.tables.reading import fingerprint
 
 
 def measure_for(learner: str, name: str) -> str:

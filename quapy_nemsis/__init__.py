@@ -3,47 +3,48 @@
 ``Quantifier`` estimates the prevalences of classes in a sample, with intervals. It is a quantifier for QuaPy, as are
 ``NEMSIS``, ``SCAN`` and ``CAN``. The classifiers behind them are for scikit-learn (``NEMSISClassifier``,
 ``SCANClassifier``, ``CANClassifier``), and so are the measures that they optimise (``get_measure`` and the classes it
-returns; ``make_measure`` for custom measures). QuaPy is imported only when a quantifier is first used.
+returns; ``make_measure`` for custom measures). Each name is imported when it is first used, so that a command can say
+what it does before anything slow is loaded, and that QuaPy is loaded with the first quantifier only.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from quapy_nemsis.features import FourierFeatures
-from quapy_nemsis.learners import (
-    CANClassifier,
-    NEMSISClassifier,
-    OnePassMiniBatchClassifier,
-    SCANClassifier,
-    SVMPerfClassifier,
-)
-from quapy_nemsis.measures import (
-    BA,
-    BAKLD,
-    CQB,
-    NSS,
-    BKReward,
-    CQReward,
-    GMean,
-    HMean,
-    Measure,
-    NegKLD,
-    NestedConcave,
-    NestedMeasure,
-    PseudoConcave,
-    PseudoMeasure,
-    QMean,
-    QMeasure,
-    get_loss,
-    get_measure,
-    make_measure,
-)
-from quapy_nemsis.merging import merge
-from quapy_nemsis.persistence import load, save
-
 if TYPE_CHECKING:
+    from quapy_nemsis.features import FourierFeatures
+    from quapy_nemsis.learners import (
+        CANClassifier,
+        NEMSISClassifier,
+        OnePassMiniBatchClassifier,
+        SCANClassifier,
+        SVMPerfClassifier,
+    )
+    from quapy_nemsis.measures import (
+        BA,
+        BAKLD,
+        CQB,
+        NSS,
+        BKReward,
+        CQReward,
+        GMean,
+        HMean,
+        Measure,
+        NegKLD,
+        NestedConcave,
+        NestedMeasure,
+        PseudoConcave,
+        PseudoMeasure,
+        QMean,
+        QMeasure,
+        get_loss,
+        get_measure,
+        make_measure,
+    )
+    from quapy_nemsis.merging import merge
+    from quapy_nemsis.persistence import load, save
     from quapy_nemsis.quantifiers import (
         CAN,
         NEMSIS,
@@ -60,19 +61,57 @@ if TYPE_CHECKING:
 
 __version__ = version("quapy-nemsis")
 
-_QUANTIFIERS = (
-    "CAN",
-    "NEMSIS",
-    "OnePassMiniBatch",
-    "Quantifier",
-    "SCAN",
-    "SVMAE",
-    "SVMKLD",
-    "SVMNKLD",
-    "SVMPerf",
-    "SVMQ",
-    "SVMRAE",
-)
+#: The module that each name comes from.
+_HOMES = {
+    "features": ("FourierFeatures",),
+    "learners": (
+        "CANClassifier",
+        "NEMSISClassifier",
+        "OnePassMiniBatchClassifier",
+        "SCANClassifier",
+        "SVMPerfClassifier",
+    ),
+    "measures": (
+        "BA",
+        "BAKLD",
+        "BKReward",
+        "CQB",
+        "CQReward",
+        "GMean",
+        "HMean",
+        "Measure",
+        "NSS",
+        "NegKLD",
+        "NestedConcave",
+        "NestedMeasure",
+        "PseudoConcave",
+        "PseudoMeasure",
+        "QMean",
+        "QMeasure",
+        "get_loss",
+        "get_measure",
+        "make_measure",
+    ),
+    "merging": ("merge",),
+    "persistence": (
+        "load",
+        "save",
+    ),
+    "quantifiers": (
+        "CAN",
+        "NEMSIS",
+        "OnePassMiniBatch",
+        "Quantifier",
+        "SCAN",
+        "SVMAE",
+        "SVMKLD",
+        "SVMNKLD",
+        "SVMPerf",
+        "SVMQ",
+        "SVMRAE",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BA",
@@ -118,12 +157,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _QUANTIFIERS:
-        from quapy_nemsis import quantifiers
-
-        return getattr(quantifiers, name)
+    if name in _MODULE_OF:
+        found = getattr(import_module(f"quapy_nemsis.{_MODULE_OF[name]}"), name)
+        globals()[name] = found
+        return found
+    if name in _HOMES:
+        return import_module(f"quapy_nemsis.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_QUANTIFIERS])
+    return sorted({*globals(), *_MODULE_OF})

@@ -42,16 +42,19 @@ LAYERS = [
     {"learners.nemsis", "learners.can", "learners.svmperf", "learners.minibatch"},
     {"learners.scan"},
     {"learners"},
+    {"features", "prevalence"},
+    {"quantifiers._quapy"},
+    {"quantifiers.counting", "quantifiers.default"},
+    {"quantifiers"},
+    {"tables", "tables.formats"},
+    {"tables.columns"},
+    {"tables.preparing", "tables.reading"},
     {"_version1", "_version2", "_version3"},
     {"persistence", "merging"},
     {"distributed", "streaming.sources"},
     {"streaming.learning", "streaming.shuffling"},
     {"streaming.plotting"},
     {"streaming"},
-    {"features", "prevalence"},
-    {"quantifiers._quapy"},
-    {"quantifiers.counting", "quantifiers.default"},
-    {"quantifiers"},
 ]
 NUMBA_ALLOWED = {"_jit"}
 QUAPY_ALLOWED = {"quantifiers._quapy"}

@@ -1,6 +1,7 @@
-"""Data files of users: CSV, xlsx, Parquet, npz and LIBSVM, read whole and checked.
+"""Data files of users: CSV, xlsx, Parquet, npz and LIBSVM, checked, and read whole or in chunks.
 
-Files larger than memory are for the sources of `quapy_nemsis.streaming`, which read chunk by chunk.
+A labelled file is read whole, and what its columns are is recognised. Another file, for which this is known, can be
+read in chunks, so that it need not fit into memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -28,19 +30,28 @@ import pandas as pd
 import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
-from experiments.catalogue import FORMATS, RECOGNISED, SEPARATORS, Reading, known_suffix
-from experiments.prepare import listed, nested, roles, text, typed
+from quapy_nemsis.tables.columns import cleaned, listed, nested, roles, text
+from quapy_nemsis.tables.formats import (
+    FORMATS,
+    INSTALL,
+    RECOGNISED,
+    SEPARATORS,
+    Fault,
+    Reading,
+    known_suffix,
+)
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 UNREADABLE = (
     *(ValueError, OSError, EOFError, KeyError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-#: Strings that stand for a gap, besides those that pandas knows.
-GAPS = ["?"]
+#: Strings that stand for a gap in any column, besides those that pandas knows.
+UNKNOWN = ["?"]
 #: Numbers with a decimal comma, and those whose comma may as well be between thousands.
 COMMA = r"\s*[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?\s*"
 THOUSANDS = r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})?\s*"
+USUAL = {"separator": ",", "decimal": ".", "encoding": "utf-8-sig"}
 #: The rows of a text file that its separator is recognised from.
 LOOKED_AT = 1000
 
@@ -54,12 +65,14 @@ class Parsed(NamedTuple):
     names: np.ndarray | None = None
     #: The part of each row: 0 is for training, others for tests.
     fold: np.ndarray | None = None
-    #: What was recognised, in words.
-    note: str = ""
+    #: The separator, the decimal mark and the encoding of a text file.
+    dialect: dict[str, str] | None = None
 
-
-class Fault(ValueError):
-    """What is wrong with a file and what to do."""
+    @property
+    def note(self) -> str:
+        """Return what is not usual about the dialect, in words."""
+        found = USUAL | (self.dialect or {})
+        return ", ".join(f"{name} {found[name]!r}" for name in USUAL if found[name] != USUAL[name])
 
 
 @dataclass(frozen=True)
@@ -73,57 +86,102 @@ class LabelledData:
     classes: list[str]
     missing: dict[str, int]
     fingerprint: str
-    #: What each column of a table is taken as (see `experiments.prepare.roles`).
+    #: What each column of a table is taken as (see `quapy_nemsis.tables.columns.roles`).
     roles: dict[str, str] = field(default_factory=dict)
     #: Whether a row is for tests, if the file says so.
     held_out: np.ndarray | None = None
     #: How the file was read, in words, if this had to be recognised.
     note: str = ""
+    #: The formats of dates that are texts, by the column.
+    formats: dict[str, str] = field(default_factory=dict)
+    #: The separator, the decimal mark and the encoding of a text file.
+    dialect: dict[str, str] | None = None
 
     @property
     def counts(self) -> np.ndarray:
         """Return the number of rows of each class."""
-        return np.bincount(self.y, minlength=len(self.classes))
+        return np.bincount(self.y[self.y >= 0], minlength=len(self.classes))
 
 
 def load_file(
-    path: Path, target: str | None, positive: str | None, reading: Reading = RECOGNISED
+    path: str | Path,
+    target: str | None,
+    positive: str | None,
+    reading: Reading = RECOGNISED,
+    unlabelled: bool = False,
 ) -> LabelledData:
     """Read a data file, whose suffix tells the format.
 
     The target is the column of the labels, which CSV, xlsx and Parquet files need. Each label is a class, in rising
     order; of two, the greater is the positive one. If a positive label is given (as text), all other labels are one
-    class.
+    class. Rows without a label are refused, unless ``unlabelled`` says that they are allowed; their class is then −1.
     """
     path = Path(path)
     suffix = known_suffix(path)
+    with named_faults(path, suffix):
+        check_access(path)
+        parsed = PARSERS[FORMATS[suffix]](path, target, reading)
+        return labelled(parsed, positive, unlabelled, fingerprint(path))
+
+
+def load_frame(
+    frame: pd.DataFrame, target: str | None, positive: str | None, unlabelled: bool = False
+) -> LabelledData:
+    """Return the features and labels of a DataFrame, as if it had been read from a file (see `load_file`)."""
+    with named_faults("the table", "DataFrame"):
+        parsed = split_target(as_if_text(frame.reset_index(drop=True)), target)
+        return labelled(parsed, positive, unlabelled, "")
+
+
+def labelled(parsed: Parsed, positive: str | None, unlabelled: bool, digest: str) -> LabelledData:
+    """Check what was read, and recognise what its columns are."""
+    features = parsed.features
+    formats: dict[str, str] = {}
+    if features.shape[0] == 0:
+        raise Fault("the file has no rows of data; give one with some")
+    if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
+        raise Fault("there are labels but no features; give a file with both")
+    y, classes = encode(np.asarray(parsed.labels), parsed.names, positive, unlabelled)
+    if isinstance(features, pd.DataFrame):
+        features, formats = cleaned(features)
+    check_finite(features)
+    missing = column_counts(features, pd.isna)
+    taken_as = roles(features) if isinstance(features, pd.DataFrame) else {}
+    held_out = None if parsed.fold is None else parsed.fold != 0
+    return LabelledData(
+        *(features, y, classes, missing, digest, taken_as, held_out, parsed.note),
+        formats={name: how for name, how in formats.items() if taken_as.get(name) == "date"},
+        dialect=parsed.dialect,
+    )
+
+
+@contextmanager
+def named_faults(path: str | Path, suffix: str) -> Iterator[None]:
+    """Turn whatever is raised about a file into a fault that names it."""
     try:
-        if not os.access(path, os.R_OK):
-            raise Fault("you have no permission to read the file; change its permissions")
-        if path.stat().st_size == 0:
-            raise Fault("the file is empty; give one with data")
-        features, labels, names, fold, note = PARSERS[FORMATS[suffix]](path, target, reading)
-        if features.shape[0] == 0:
-            raise Fault("the file has no rows of data; give one with some")
-        if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
-            raise Fault("there are labels but no features; give a file with both")
-        y, classes = encode(np.asarray(labels), names, positive)
-        if isinstance(features, pd.DataFrame):
-            features = typed(features)
-        if infinite := column_counts(features, is_infinite):
-            raise Fault(
-                f"there are infinite values in the columns {listed(list(infinite))}; replace them with numbers or "
-                "leave them empty"
-            )
+        yield
     except Fault as fault:
         raise Fault(f"{path}: {fault}") from fault.__cause__
     except UNREADABLE as error:
         wrong = f"the file is broken or cut short, or it is not a {suffix} file ({error})"
         raise Fault(f"{path}: {wrong}; fetch or write it again") from error
-    missing = column_counts(features, pd.isna)
-    taken_as = roles(features) if isinstance(features, pd.DataFrame) else {}
-    held_out = None if fold is None else fold != 0
-    return LabelledData(features, y, classes, missing, fingerprint(path), taken_as, held_out, note)
+
+
+def check_access(path: Path) -> None:
+    """Refuse a file that cannot be read, or is empty."""
+    if not os.access(path, os.R_OK):
+        raise Fault("you have no permission to read the file; change its permissions")
+    if path.stat().st_size == 0:
+        raise Fault("the file is empty; give one with data")
+
+
+def check_finite(features: Any) -> None:
+    """Refuse infinite numbers."""
+    if infinite := column_counts(features, is_infinite):
+        raise Fault(
+            f"there are infinite values in the columns {listed(list(infinite))}; replace them with numbers or leave "
+            "them empty"
+        )
 
 
 def fingerprint(path: Path, block: int = 2**20) -> str:
@@ -146,7 +204,7 @@ def parse_text(path: Path, target: str | None, reading: Reading) -> Parsed:
         content = file.read()
     if not content.strip():
         raise Fault("the file is empty; give one with a header and rows")
-    encoding = encoding_of(content, reading.encoding)
+    encoding = encoding_of(io.BytesIO(content), reading.encoding)
     separator = reading.separator or separator_of(text_of(content, encoding))
     frame = read_text(content, encoding, separator, reading.decimal or ".")
     decimal = reading.decimal or "."
@@ -156,9 +214,7 @@ def parse_text(path: Path, target: str | None, reading: Reading) -> Parsed:
         check_decimals(frame, again, commas)
         frame = again
     found = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    usual = {"separator": ",", "decimal": ".", "encoding": "utf-8-sig"}
-    known = [f"{name} {value!r}" for name, value in found.items() if value != usual[name]]
-    return split_target(frame, target)._replace(note=", ".join(known))
+    return split_target(frame, target)._replace(dialect=found)
 
 
 def text_of(content: bytes, encoding: str) -> io.TextIOWrapper:
@@ -166,35 +222,53 @@ def text_of(content: bytes, encoding: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
 
 
-def encoding_of(content: bytes, said: str | None) -> str:
+def encoding_of(file: BinaryIO, said: str | None) -> str:
     """Return the encoding of a text: what is said, else UTF-8, UTF-16 with a byte order mark, or cp1252.
 
-    Printable text in latin-1 reads the same as cp1252.
+    Printable text in latin-1 reads the same as cp1252. The file is read in blocks.
     """
-    if said is None and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if said is None and file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         said = "utf-16"
-    if said is None and b"\0" in content:
+    if said is None and any(b"\0" in block for block in blocks(file)):
         raise Fault("the file holds bytes that are no text; check its format")
     tried = [said] if said else ["utf-8-sig", "cp1252"]
     for encoding in tried:
-        try:
-            content.decode(encoding)
-        except UnicodeError as error:
-            # Counted in bytes, as the text cannot be read.
-            bad = content.count(b"\n", 0, getattr(error, "start", 0)) + 1
-        else:
+        bad = undecodable_line(file, encoding)
+        if not bad:
             break
     else:
         advice = "name the encoding with --encoding, or save the file as UTF-8"
         raise Fault(f"line {bad} is not {' nor '.join(tried)}; {advice}")
     if said is None and encoding == "cp1252":
-        lines = enumerate(content.split(b"\n"), start=1)
-        special = {number: is_utf8(line) for number, line in lines if not line.isascii()}
-        if any(special.values()):
-            first = {whether: number for number, whether in reversed(special.items())}
+        file.seek(0)
+        first: dict[bool, int] = {}
+        for number, line in enumerate(file, start=1):
+            if not line.isascii():
+                first.setdefault(is_utf8(line), number)
+        if True in first:
             wrong = f"line {first[True]} looks like UTF-8, and line {first[False]} is not UTF-8"
             raise Fault(f"{wrong}; repair one of them, or name the encoding with --encoding")
     return encoding
+
+
+def blocks(file: BinaryIO, size: int = 2**20) -> Iterator[bytes]:
+    """Yield the bytes of a file from its beginning, in blocks."""
+    file.seek(0)
+    while block := file.read(size):
+        yield block
+
+
+def undecodable_line(file: BinaryIO, encoding: str) -> int:
+    """Return the number of the first line that is not text in an encoding, or 0. Lines are counted in bytes."""
+    decoder, lines = codecs.getincrementaldecoder(encoding)(), 0
+    for block in itertools.chain(blocks(file), [b""]):
+        try:
+            decoder.decode(block, final=not block)
+        except UnicodeError as error:
+            decoded = getattr(error, "object", block)
+            return lines + decoded.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        lines += block.count(b"\n")
+    return 0
 
 
 def is_utf8(line: bytes) -> bool:
@@ -233,7 +307,7 @@ def read_text(content: bytes | str, encoding: str, separator: str, decimal: str)
     """Return the table of a text file."""
     content = content.encode(encoding) if isinstance(content, str) else content
     options: dict[str, Any] = {"sep": separator, "decimal": decimal, "encoding": encoding}
-    options |= {"na_values": GAPS, "index_col": False, "low_memory": False}
+    options |= {"na_values": UNKNOWN, "index_col": False, "low_memory": False}
     try:
         with warnings.catch_warnings(record=True) as cut:
             warnings.simplefilter("always", pd.errors.ParserWarning)
@@ -325,7 +399,7 @@ def parse_excel(path: Path, target: str | None, reading: Reading) -> Parsed:
     try:
         sheets = pd.read_excel(path, sheet_name=None, dtype=object, engine="openpyxl")
     except ImportError as error:
-        raise Fault("xlsx files need openpyxl: pip install openpyxl") from error
+        raise Fault(f"xlsx files need openpyxl: {INSTALL}") from error
     full = {name: frame for name, frame in sheets.items() if frame.size}
     if reading.sheet is not None and reading.sheet not in sheets:
         raise Fault(f"there is no sheet {reading.sheet!r}; --sheet can be {listed(list(sheets))}")
@@ -453,10 +527,21 @@ PARSERS: dict[str, Callable[[Path, str | None, Reading], Parsed]] = {
 
 
 def encode(
-    values: np.ndarray, names: np.ndarray | None, positive: str | None
+    values: np.ndarray,
+    names: np.ndarray | None,
+    positive: str | None,
+    unlabelled: bool = False,
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the class of each label, as a number, and the names of the classes."""
-    missing = np.flatnonzero(pd.isna(values))
+    """Return the class of each label, as a number, and the names of the classes; see `load_file` for rows without."""
+    gaps = np.asarray(pd.isna(values))
+    missing = np.flatnonzero(gaps)
+    if len(missing) and unlabelled:
+        if gaps.all():
+            raise Fault("no row has a label; give a file in which some have")
+        codes, classes = encode(values[~gaps], names, positive)
+        y = np.full(len(values), -1)
+        y[~gaps] = codes
+        return y, classes
     if len(missing):
         wrong = (
             f"{len(missing)} rows have no label, the first of them row {missing[0] + 1} of the data"
