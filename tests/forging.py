@@ -186,11 +186,7 @@ def restored(path, header, arrays):
     """What `load` does once the digest is found to match."""
     content = persistence.CONTENT[header["version"]](header)
     with persistence._refused(path, "does not hold a learner of this package"):
-        if header["version"] < 2:
-            content, arrays = persistence.from_version1(content, arrays)
-        if header["version"] < 3:
-            content, arrays = persistence.from_version2(content, arrays)
-        return persistence._restored(content, arrays)[0]
+        return persistence._restored(*persistence._converted(header["version"], content, arrays))[0]
 
 
 def forged(path, header, arrays):

@@ -12,7 +12,7 @@ from quapy_nemsis.quantifiers.counting import (
     OnePassMiniBatch,
     SVMPerf,
 )
-from quapy_nemsis.quantifiers.default import Quantifier
+from quapy_nemsis.quantifiers.default import Quantifier, Scores
 
 __all__ = [
     "CAN",
@@ -26,4 +26,5 @@ __all__ = [
     "OnePassMiniBatch",
     "Quantifier",
     "SVMPerf",
+    "Scores",
 ]

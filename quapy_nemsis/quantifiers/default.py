@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.nemsis import NEMSISClassifier
+from quapy_nemsis.learners.state import Arrays, Saved, check_parameters
 from quapy_nemsis.quantifiers._quapy import (
     AggregativeSoftQuantifier,
     ConfidenceRegionABC,
@@ -39,6 +42,22 @@ if TYPE_CHECKING:
 # Random features are kept if they lower the cross-entropy of held-out rows below this share, and tried unless rows and
 # features are more values than this. Rows are given their features in blocks.
 _CLEARLY, _MOST_VALUES, _BLOCK = 0.95, 2**26, 65_536
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of rows, as `Quantifier.scores` returns them. Methods of the quantifier take them in place of the rows."""
+
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+    @staticmethod
+    def joined(parts: Sequence[Scores]) -> Scores:
+        """Scores of the rows of all parts, in order."""
+        return Scores(np.concatenate([part.values for part in parts]))
 
 
 class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
@@ -227,9 +246,28 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             codes = encode(np.asarray(labels), self.classes_)
             self.calibration_ = Calibration.of(self._scores_of(posteriors), codes)
 
-    def _scores(self, X: MatrixLike) -> np.ndarray:
+    def scores(self, X: MatrixLike | Scores) -> Scores:
+        """Return the scores of rows, which `predict`, `predict_conf`, `draw` and `classify` take in place of the rows.
+
+        A file that does not fit into memory is scored in parts, of which only the scores are kept.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        Scores
+            The scores; `Scores.joined` joins those of several parts.
+        """
+        return Scores(self._scores(X))
+
+    def _scores(self, X: MatrixLike | Scores) -> np.ndarray:
         """Scores of rows, which the calibration takes."""
         check_is_fitted(self, "calibration_")
+        if isinstance(X, Scores):
+            return X.values
         if self.features_ is None:
             return self._scores_with(X)
         n_rows = np.shape(X)[0]
@@ -249,13 +287,13 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         logs = np.log(np.clip(posteriors, 1e-9, None)) + self.offsets_
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else log_softmax(logs, axis=1)
 
-    def classify(self, X: MatrixLike) -> np.ndarray:
+    def classify(self, X: MatrixLike | Scores) -> np.ndarray:
         """Return calibrated posteriors at the prevalences of training.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+        X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+            Rows, or their scores.
 
         Returns
         -------
@@ -291,7 +329,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         return prevalence.estimate(rows, known, float(self.prior), float(self.no_drift))
 
     def predict_conf(
-        self, instances: MatrixLike, confidence_level: float = 0.95
+        self, instances: MatrixLike | Scores, confidence_level: float = 0.95
     ) -> tuple[np.ndarray, ConfidenceRegionABC]:
         """Estimate the prevalences of the classes in a sample of rows, with a region that contains them.
 
@@ -301,8 +339,8 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
 
         Parameters
         ----------
-        instances : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+        instances : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+            Rows, or their scores.
         confidence_level : float, default=0.95
             Probability with which the region contains the prevalence: for intervals that of each class, for ellipses
             those of all.
@@ -316,17 +354,18 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             raise ValueError(
                 f"confidence_level must lie between 0 and 1, such as 0.95; got {confidence_level!r}"
             )
-        drawn = self.draw(instances)
-        point = self.predict(instances)
+        scored = self.scores(instances)
+        drawn = self.draw(scored)
+        point = self.predict(scored)
         return point, self.construct_region(drawn, confidence_level, self.region)
 
-    def draw(self, X: MatrixLike) -> np.ndarray:
+    def draw(self, X: MatrixLike | Scores) -> np.ndarray:
         """Draw prevalences from their distribution, given a sample of rows (see `quapy_nemsis.prevalence.draws`).
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+        X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+            Rows, or their scores.
 
         Returns
         -------
@@ -343,3 +382,60 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             rng,
             float(self.prior),
         )
+
+    def to_saved(self) -> Saved:
+        """What a file holds of the quantifier; one that consists of objects of other packages is refused."""
+        own = isinstance(self.classifier, ProbabilisticOnlineClassifier)
+        fitted = hasattr(self, "calibration_")
+        features = (self.features, getattr(self, "features_", None))
+        strange = [
+            thing for thing in features if not isinstance(thing, FourierFeatures | None | str)
+        ]
+        for thing in [*strange, *([] if own else [self.classifier])]:
+            raise TypeError(
+                f"a Quantifier with a {type(thing).__name__} cannot be saved, only one with learners and features of "
+                "this package. skops.io.dump writes such a quantifier, also without pickle; skops.io.load reads it"
+            )
+        parameters = self.get_params(deep=False)
+        parts = {"classifier": parameters.pop("classifier")}
+        if isinstance(self.features, FourierFeatures):
+            parts["features"] = parameters.pop("features")
+            parameters["features"] = None
+        if fitted and self.features_ is not None:
+            parts["fitted features"] = self.features_
+        return Saved(parameters, parts, {"fitted": np.array(fitted)})
+
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
+        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        expected = cls().get_params(deep=False).keys() - {"classifier"}
+        check_parameters(parameters, expected, cls.__name__)
+        learner, fitted = parts.get("classifier"), bool(arrays.take("fitted", types=(np.bool_,)))
+        features = [parts.get(name) for name in ("features", "fitted features")]
+        names = {"classifier", "features", "fitted features"}
+        if (
+            not isinstance(learner, ProbabilisticOnlineClassifier)
+            or not all(isinstance(part, FourierFeatures | None) for part in features)
+            or not parts.keys() <= names
+            or parameters.get("val_split") is not None
+        ):
+            raise ValueError("its learner or its features are of another kind")
+        found = cls(clone(learner))
+        for name, value in parameters.items():
+            setattr(found, name, value)
+        found.features = features[0] or found.features
+        if not isinstance(found.fit_classifier, bool):
+            raise ValueError("its fit_classifier is neither True nor False")
+        found._check_init_parameters()
+        found.classifier = learner
+        if not fitted:
+            return found
+        if not hasattr(learner, "calibration_"):
+            raise ValueError("its learner is not fitted")
+        found.calibration_, found.features_ = learner.calibration_, features[1]
+        made = None if found.features_ is None else getattr(found.features_, "directions_", None)
+        if found.features_ is not None and (
+            made is None or made.shape[0] + 2 * made.shape[1] != learner.n_features_in_
+        ):
+            raise ValueError("its features do not fit its learner")
+        return found

@@ -18,7 +18,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler, normalize
 from sklearn.utils.sparsefuncs import inplace_column_scale
 
-from quapy_nemsis.learners.state import Arrays, prefixed
+from quapy_nemsis.learners.state import Arrays, Saved, check_parameters, prefixed
 from quapy_nemsis.tables.columns import MOST_CATEGORIES, TEXT_WIDTH, UNUSED, USED, listed, roles
 
 if TYPE_CHECKING:
@@ -99,6 +99,16 @@ class Preparation:
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
         raise TypeError(f"{cls.__name__} is abstract")
+
+    def to_saved(self) -> Saved:
+        """What a file holds of the preparation, which must be fitted."""
+        return Saved({}, {}, self.to_arrays())
+
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
+        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        check_parameters(parameters, (), cls.__name__)
+        return cls.from_arrays(arrays)
 
     @property
     def width(self) -> int:
