@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         Quantifier,
         SVMPerf,
     )
+    from quapy_nemsis.tables.quantifying import TableQuantifier
 
 __version__ = version("quapy-nemsis")
 
@@ -110,6 +111,7 @@ _HOMES = {
         "SVMQ",
         "SVMRAE",
     ),
+    "tables.quantifying": ("TableQuantifier",),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -147,6 +149,7 @@ __all__ = [
     "SCANClassifier",
     "SVMPerf",
     "SVMPerfClassifier",
+    "TableQuantifier",
     "get_loss",
     "get_measure",
     "load",

@@ -151,6 +151,10 @@ def _kind(name: Any) -> Any:
         from quapy_nemsis.tables import preparing
 
         return getattr(preparing, name)
+    if name == "TableQuantifier":
+        from quapy_nemsis.tables import quantifying
+
+        return quantifying.TableQuantifier
     return {"FourierFeatures": FourierFeatures}.get(name)
 
 

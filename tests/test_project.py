@@ -49,12 +49,17 @@ LAYERS = [
     {"tables", "tables.formats"},
     {"tables.columns"},
     {"tables.preparing", "tables.reading"},
+    {"tables.quantifying"},
     {"_version1", "_version2", "_version3", "_version4"},
     {"persistence", "merging"},
     {"distributed", "streaming.sources"},
     {"streaming.learning", "streaming.shuffling"},
     {"streaming.plotting"},
     {"streaming"},
+    {"cli"},
+    {"__main__", "cli.changes"},
+    {"cli.rendering"},
+    {"cli.commands"},
 ]
 NUMBA_ALLOWED = {"_jit"}
 QUAPY_ALLOWED = {"quantifiers._quapy"}

@@ -16,6 +16,8 @@ FORMATS = {
     ".npz": "npz",
     **dict.fromkeys((".libsvm", ".svm", ".svmlight", ".txt"), "libsvm"),
 }
+#: Options for opening Parquet files: buffered without prefetching, so that memory does not grow with the row groups.
+PARQUET = {"pre_buffer": False, "buffer_size": 2**20}
 #: What to do if a package is missing that tables need.
 INSTALL = "pip install 'quapy-nemsis[files]'"
 

@@ -254,7 +254,8 @@ class TablePreparation(Preparation):
     def __init__(self, taken_as: dict[str, str]):
         self.taken_as = dict(taken_as)
 
-    def _named(self, *kinds: str) -> list[str]:
+    def named(self, *kinds: str) -> list[str]:
+        """Return the columns that are taken as one of these kinds."""
         return [name for name, kind in self.taken_as.items() if kind in kinds]
 
     @property
@@ -266,18 +267,18 @@ class TablePreparation(Preparation):
         """Learn scales, categories and vocabularies, and apply them."""
         self.numbers = None
         blocks: list[np.ndarray] = []
-        if names := self._named("number", "boolean"):
+        if names := self.named("number", "boolean"):
             values = features[names].astype("float64").to_numpy()
             self.numbers = Numbers.of(values)
             blocks.append(self.numbers.transform(values))
-        self.categories = [Category.of(name, features[name]) for name in self._named("category")]
+        self.categories = [Category.of(name, features[name]) for name in self.named("category")]
         # Of a column without values, nothing can be learned.
-        full = [name for name in self._named("date") if features[name].notna().any()]
+        full = [name for name in self.named("date") if features[name].notna().any()]
         self.dates = [Date.of(name, features[name]) for name in full]
         blocks += [piece.transform(features[piece.name]) for piece in self.categories + self.dates]
         self.texts = []
         width = max(1, min(TEXT_WIDTH, len(features) - 1))
-        for name in self._named("text"):
+        for name in self.named("text"):
             if features[name].notna().any():
                 piece, block = Text.of(name, features[name], width)
                 self.texts.append(piece)
@@ -288,7 +289,7 @@ class TablePreparation(Preparation):
         """Return the columns as numbers."""
         blocks: list[np.ndarray] = []
         if self.numbers is not None:
-            names = self._named("number", "boolean")
+            names = self.named("number", "boolean")
             blocks.append(self.numbers.transform(features[names].astype("float64").to_numpy()))
         pieces: list[Category | Date | Text] = [*self.categories, *self.dates, *self.texts]
         blocks += [piece.transform(features[piece.name]) for piece in pieces]
@@ -328,7 +329,7 @@ class TablePreparation(Preparation):
         part = arrays.part("numbers")
         found.numbers = Numbers.from_arrays(part) if part.arrays else None
         part.finish()
-        wanted = len(found._named("number", "boolean"))
+        wanted = len(found.named("number", "boolean"))
         if (0 if found.numbers is None else len(found.numbers.median)) != wanted:
             raise ValueError("its numbers do not fit its columns")
         pieces: tuple[tuple[str, str, type[Any]], ...] = (
@@ -339,7 +340,7 @@ class TablePreparation(Preparation):
         for kind, taken_as, piece in pieces:
             part = arrays.part(kind)
             columns = unpacked(part, finish=False)
-            if len(set(columns)) != len(columns) or not set(columns) <= set(found._named(taken_as)):
+            if len(set(columns)) != len(columns) or not set(columns) <= set(found.named(taken_as)):
                 raise ValueError(f"its {kind} do not fit its columns")
             made = []
             for place, name in enumerate(columns):
@@ -348,7 +349,7 @@ class TablePreparation(Preparation):
                 inner.finish()
             part.finish()
             setattr(found, kind, made)
-        if len(found.categories) != len(found._named("category")):
+        if len(found.categories) != len(found.named("category")):
             raise ValueError("its categories do not fit its columns")
         if not found.width > 0:
             raise ValueError("it makes no features")
