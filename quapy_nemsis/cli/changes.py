@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from quapy_nemsis.tables.quantifying import Estimate, TableQuantifier
 
@@ -33,7 +33,7 @@ def change(model: TableQuantifier, estimate: Estimate) -> Change:
     difference = new - rng.dirichlet(counts + 0.5, size=len(drawn))
     mean, covariance = difference.mean(axis=0), np.cov(difference, rowvar=False)
     statistic = float(mean @ np.linalg.pinv(covariance, hermitian=True) @ mean)
-    p_value = float(chi2.sf(statistic, len(counts) - 1))
+    p_value = float(chdtrc(len(counts) - 1, statistic))
     most = int(np.argmax(np.abs(estimate.prevalences - estimate.training)))
     most = 1 if len(counts) == 2 else most
     name = estimate.classes[most]

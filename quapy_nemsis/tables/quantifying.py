@@ -513,7 +513,7 @@ class _Checks:
                 f"{count:,} values of {name!r} are no {_PLURAL[self.used[name]]}, such as "
                 f"{listed(self.examples[name])}; they are taken as gaps"
             )
-        for name, count in self.gaps.items():
+        for name, count in (self.gaps - self.unreadable).items():
             as_ = "the median" if self.used[name] in ("number", "boolean", "date") else "unseen"
             notes.append(
                 f"{count:,} gaps in {name!r}, which had none in training, are taken as {as_}"
