@@ -282,7 +282,9 @@ def test_columns_that_are_not_used_need_not_be_there(model):
 
 def test_labels_that_are_not_known(model):
     frame = patients(100, 0.5, 6)
-    with pytest.raises(Fault, match=r"label 'dead' is not known; training had '(ill|well)', '(ill|well)'"):
+    with pytest.raises(
+        Fault, match=r"label 'dead' is not known; training had '(ill|well)', '(ill|well)'"
+    ):
         model.estimate(frame.assign(outcome="dead"), labels=True)
     with pytest.raises(Fault, match="no column 'outcome' of labels; did you mean 'Outcome'"):
         model.estimate(frame.rename(columns={"outcome": "Outcome"}), labels=True)
