@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 #: The least rows of a class that something can be learned from.
 LEAST = 5
-# Samples of held-out rows that tell how exact estimates will be, and the rows of one.
-_SAMPLES, _SAMPLE_SIZE = 60, 500
+# Samples of held-out rows that tell how exact estimates will be, the rows of one, and the draws for its interval.
+_SAMPLES, _SAMPLE_SIZE, _DRAWS = 60, 500, 100
 # Examples in messages, and different unseen categories that are counted.
 _SHOWN, _MOST_UNSEEN = 3, 1000
 Table = Any
@@ -566,6 +566,7 @@ def expected_accuracy(quantifier: Quantifier, seed: int = 0) -> dict[str, Any]:
     order = order[np.argsort(labels[order], kind="stable")]
     half, rest = order[::2], order[1::2]
     judge = copy(quantifier)
+    judge.n_draws = min(_DRAWS, int(quantifier.n_draws))
     judge.calibration_ = Calibration.of(known.scores[half], known.labels[half], known.weights[half])
     pools = [rest[labels[rest] == k] for k in range(n_classes)]
     size = min(_SAMPLE_SIZE, len(rest))
