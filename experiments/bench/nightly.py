@@ -12,23 +12,24 @@ from experiments.bench.tables import BenchTable
 from quapy_nemsis import TableQuantifier, save
 
 WIDTH = 50
-_STATUS = """
+_MEASURE = """
 import time
+from quapy_nemsis import load
+from quapy_nemsis.tables.quantifying import chunks
 def status(key):
     return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key)) * 1024
-"""
-_READ = """
-from quapy_nemsis.tables.quantifying import chunks
-began, used = time.perf_counter(), time.process_time()
-rows = sum(len(part) for part, _ in chunks(PATH, NUMBERS))
-print(time.perf_counter() - began, time.process_time() - used, status("VmHWM"), rows)
-"""
-_ESTIMATE = """
-from quapy_nemsis import load
 model = load(MODEL)
-began, used = time.perf_counter(), time.process_time()
-found = model.estimate(PATH)
-print(time.perf_counter() - began, time.process_time() - used, status("VmHWM"), found.n_rows)
+model.estimate(SMALL)  # what is done once in a process is done
+tasks = {
+    "read": lambda path: sum(len(part) for part, _ in chunks(path, NUMBERS)),
+    "estimate": lambda path: model.estimate(path).n_rows,
+}
+for path in PATHS:
+    for task in tasks.values():
+        open("/proc/self/clear_refs", "w").write("5")
+        began, used = time.perf_counter(), time.process_time()
+        rows = task(path)
+        print(time.perf_counter() - began, time.process_time() - used, status("VmHWM"), rows)
 """
 
 
@@ -47,7 +48,7 @@ def table(rows: int, seed: int) -> pd.DataFrame:
 
 
 def files(rows: int, scratch: Path) -> BenchTable:
-    """Measure reading a file in chunks and estimating from it, each in a process of its own."""
+    """Measure reading a file in chunks and estimating from it, in a process of its own."""
     model = TableQuantifier("label").fit(table(5_000, 0))
     save(model, scratch / "model.qn")
     paths = {"CSV": scratch / f"rows{rows}.csv", "Parquet": scratch / f"rows{rows}.parquet"}
@@ -57,14 +58,22 @@ def files(rows: int, scratch: Path) -> BenchTable:
     ).drop(columns="label")
     whole.to_csv(paths["CSV"], index=False)
     whole.to_parquet(paths["Parquet"], index=False)
-    numbers = repr({name for name in whole if name.startswith("x")})
+    whole[:100].to_csv(scratch / "small.csv", index=False)
+    inside = {
+        "MODEL": str(scratch / "model.qn"),
+        "SMALL": str(scratch / "small.csv"),
+        "PATHS": [str(path) for path in paths.values()],
+        "NUMBERS": {name for name in whole if name.startswith("x")},
+    }
     del whole
+    code = _MEASURE
+    for name, value in inside.items():
+        code = code.replace(name, repr(value))
+    numbers = iter(run_python(code))
     lines = []
-    for kind, path in paths.items():
-        for what, code in (("read", _READ), ("estimate", _ESTIMATE)):
-            code = code.replace("PATH", repr(str(path))).replace("NUMBERS", numbers)
-            code = code.replace("MODEL", repr(str(scratch / "model.qn")))
-            wall, used, peak, found = run_python(_STATUS + code)
+    for kind in paths:
+        for what in ("read", "estimate"):
+            wall, used, peak, found = (next(numbers) for _ in range(4))
             lines.append(
                 {
                     "what": f"{what} {kind}, {int(found):,} x {WIDTH}",

@@ -128,6 +128,18 @@ def known(column: pd.Series) -> pd.Series:
 
 def _as_strings(column: pd.Series) -> pd.Series:
     """Return values as Python strings, gaps as nan."""
+    if pd.api.types.infer_dtype(column, skipna=True) == "string":
+        # Most values occur often, and each is looked at once.
+        codes, different = pd.factorize(column)
+        strings = _as_different_strings(pd.Series(different))
+        table = np.append(
+            strings.to_numpy(object), np.nan
+        )  # the last is for gaps, whose code is −1
+        return pd.Series(table[codes], index=column.index, dtype=object)
+    return _as_different_strings(column)
+
+
+def _as_different_strings(column: pd.Series) -> pd.Series:
     strings = column.astype(str).astype(object)
     gaps = column.isna() | strings.isin(GAPS) | (strings.str.strip() == "")
     return strings.mask(gaps, np.nan)

@@ -623,6 +623,8 @@ def _letters(vocabulary: dict[str, int] | None = None) -> TfidfVectorizer:
 
 def as_texts(column: pd.Series) -> pd.Series:
     """Return a column as Python strings, missing values as nan."""
+    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) == "string":
+        return column.where(column.notna(), np.nan)
     return column.astype(str).astype(object).where(column.notna(), np.nan)
 
 
