@@ -257,7 +257,7 @@ def try_tables(folder, whole):
     frame = patients(30, 0.5, 1, texts=True)
     inner = {k: v for k, v in arrays.items() if not k.startswith("quantifier.classifier.")}
     kept = {k: v for k, v in arrays.items() if k not in inner}
-    for number, (name, found) in enumerate(itertools.islice(array_forgeries(inner), 0, None, 3)):
+    for number, (name, found) in enumerate(itertools.islice(array_forgeries(inner), 0, None, 7)):
         print(name, flush=True)
         try:
             copied = {key: array.copy() for key, array in {**kept, **found}.items()}

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: The least rows of a class that something can be learned from.
 LEAST = 5
 # Samples of held-out rows that tell how exact estimates will be, the rows of one, and the draws for its interval.
-_SAMPLES, _SAMPLE_SIZE, _DRAWS = 60, 500, 100
+_SAMPLES, _SAMPLE_SIZE, _DRAWS = 40, 500, 100
 # Examples in messages, and different unseen categories that are counted.
 _SHOWN, _MOST_UNSEEN = 3, 1000
 Table = Any
