@@ -20,8 +20,10 @@ import numpy as np
 import pandas as pd
 from quapy.protocol import AbstractProtocol
 
-from experiments.files import Fault, LabelledData, encode, fingerprint, is_infinite
-from experiments.prepare import listed, preparer, roles, typed
+from quapy_nemsis.tables.columns import listed, roles, typed
+from quapy_nemsis.tables.formats import Fault
+from quapy_nemsis.tables.preparing import preparer
+from quapy_nemsis.tables.reading import LabelledData, encode, fingerprint, is_infinite
 
 
 class Bags(AbstractProtocol):

@@ -21,7 +21,7 @@ from experiments.store import Cell, Store, both, compute, provenance
 from quapy_nemsis.aggregation import prediction
 
 #: The modules that determine what a cell holds.
-COMPUTING = ("bags", "compare", "data", "files", "methods", "names", "prepare", "tuned")
+COMPUTING = ("bags", "compare", "data", "methods", "names", "tuned")
 #: What determines the rows of a data set and their division, besides its source.
 DIVIDED = ("target", "positive", "reading", "split", "test_size")
 #: The most samples that APP may draw, and the most combinations of prevalences that QuaPy may pick its grid from.

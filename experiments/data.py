@@ -15,17 +15,10 @@ from sklearn.model_selection import train_test_split
 
 from experiments.bags import BagData, load_bags
 from experiments.catalogue import EMBEDDED, DataSet, KnownSet, cache_folder, known_sets
-from experiments.files import LabelledData, load_file
-from experiments.prepare import (
-    USED,
-    are_term_counts,
-    listed,
-    preparer,
-    treatment,
-    typed,
-    unused,
-)
 from experiments.store import replacing
+from quapy_nemsis.tables.columns import listed, typed, unused
+from quapy_nemsis.tables.preparing import are_term_counts, preparer
+from quapy_nemsis.tables.reading import LabelledData, load_file
 
 
 def embedded(name: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -138,16 +131,7 @@ def held_out(dataset: DataSet) -> int | None:
 
 def columns_table(dataset: DataSet) -> list[list[str]]:
     """Return a row for each column of a table: its name, what it is taken as, its gaps, what is done with it."""
-    loaded = load(dataset)
-    return [
-        [
-            name,
-            kind if kind in USED else "nothing",
-            f"{loaded.missing.get(name, 0):,}",
-            treatment(loaded.features[name], kind),
-        ]
-        for name, kind in loaded.roles.items()
-    ]
+    return load(dataset).columns_table()
 
 
 def columns_text(dataset: DataSet, most: int = 30) -> str:

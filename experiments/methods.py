@@ -22,7 +22,6 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import LinearSVC
 
-from experiments.files import fingerprint
 from experiments.names import AGGREGATIONS, COMPILED, LEARNERS, parse_method
 from experiments.tuned import RememberedLR, forget, isotonic, selected
 from quapy_nemsis import (
@@ -41,6 +40,7 @@ from quapy_nemsis import (
     get_measure,
 )
 from quapy_nemsis import aggregation as compiled
+from quapy_nemsis.tables.reading import fingerprint
 
 #: Aggregations of this package by name.
 OWN_AGGREGATIONS: dict[str, Any] = {"Quantifier": Quantifier, "QForest": QForest}

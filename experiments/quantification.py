@@ -36,8 +36,8 @@ from experiments.data import load, split
 from experiments.errors import plain_errors
 from experiments.multiclass import MOST_ROWS
 from experiments.multiclass import SETS as CLASS_SETS
-from experiments.prepare import are_term_counts, preparer
 from quapy_nemsis import NEMSISClassifier, Quantifier
+from quapy_nemsis.tables.preparing import are_term_counts, preparer
 
 SETS = (
     *("adult", "ijcnn1", "letter", "sms-spam", "mr-polarity"),

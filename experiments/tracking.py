@@ -202,7 +202,7 @@ def tests(
         quantifier, raw, X, y = fitted(name, folder, seed, rows, only, MOST, untuned)
         rng = np.random.default_rng(seed)
         background = Background.of(quantifier)
-        committee = quantifier.scores(X)
+        committee = quantifier.scores(X).values
         scores = background.scores_of(quantifier, X)
         groups = {"all": np.arange(len(y))}
         if name == "adult":

@@ -3,51 +3,52 @@
 ``Quantifier`` estimates the prevalences of classes in a sample, with intervals. It is a quantifier for QuaPy, as are
 ``NEMSIS``, ``SCAN`` and ``CAN``. The classifiers behind them are for scikit-learn (``NEMSISClassifier``,
 ``SCANClassifier``, ``CANClassifier``), and so are the measures that they optimise (``get_measure`` and the classes it
-returns; ``make_measure`` for custom measures). ``quapy_nemsis.aggregation`` has QuaPy's aggregations, compiled. QuaPy
-is imported only when a quantifier is first used.
+returns; ``make_measure`` for custom measures). ``quapy_nemsis.aggregation`` has QuaPy's aggregations, compiled, and
+``quapy_nemsis.tracking`` follows streams without labels. Each name is imported when it is first used, so that a command
+can say what it does before anything slow is loaded, and that QuaPy is loaded with the first quantifier only.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from quapy_nemsis.drift import mixture_test, prevalence_test
-from quapy_nemsis.features import FourierFeatures
-from quapy_nemsis.learners import (
-    CANClassifier,
-    NEMSISClassifier,
-    OnePassMiniBatchClassifier,
-    QuantificationForestClassifier,
-    QuantificationTreeClassifier,
-    SCANClassifier,
-    SVMPerfClassifier,
-)
-from quapy_nemsis.measures import (
-    BA,
-    BAKLD,
-    CQB,
-    NSS,
-    BKReward,
-    CQReward,
-    GMean,
-    HMean,
-    Measure,
-    NegKLD,
-    NestedConcave,
-    NestedMeasure,
-    PseudoConcave,
-    PseudoMeasure,
-    QMean,
-    QMeasure,
-    get_loss,
-    get_measure,
-    make_measure,
-)
-from quapy_nemsis.merging import merge
-from quapy_nemsis.persistence import load, save
-
 if TYPE_CHECKING:
+    from quapy_nemsis.drift import mixture_test, prevalence_test
+    from quapy_nemsis.features import FourierFeatures
+    from quapy_nemsis.learners import (
+        CANClassifier,
+        NEMSISClassifier,
+        OnePassMiniBatchClassifier,
+        QuantificationForestClassifier,
+        QuantificationTreeClassifier,
+        SCANClassifier,
+        SVMPerfClassifier,
+    )
+    from quapy_nemsis.measures import (
+        BA,
+        BAKLD,
+        CQB,
+        NSS,
+        BKReward,
+        CQReward,
+        GMean,
+        HMean,
+        Measure,
+        NegKLD,
+        NestedConcave,
+        NestedMeasure,
+        PseudoConcave,
+        PseudoMeasure,
+        QMean,
+        QMeasure,
+        get_loss,
+        get_measure,
+        make_measure,
+    )
+    from quapy_nemsis.merging import merge
+    from quapy_nemsis.persistence import load, save
     from quapy_nemsis.quantifiers import (
         CAN,
         NEMSIS,
@@ -63,24 +64,67 @@ if TYPE_CHECKING:
         Quantifier,
         SVMPerf,
     )
+    from quapy_nemsis.tables.quantifying import TableQuantifier
 
 __version__ = version("quapy-nemsis")
 
-_QUANTIFIERS = (
-    "CAN",
-    "NEMSIS",
-    "OnePassMiniBatch",
-    "QForest",
-    "QTree",
-    "Quantifier",
-    "SCAN",
-    "SVMAE",
-    "SVMKLD",
-    "SVMNKLD",
-    "SVMPerf",
-    "SVMQ",
-    "SVMRAE",
-)
+#: The module that each name comes from.
+_HOMES = {
+    "drift": ("mixture_test", "prevalence_test"),
+    "features": ("FourierFeatures",),
+    "learners": (
+        "CANClassifier",
+        "NEMSISClassifier",
+        "OnePassMiniBatchClassifier",
+        "QuantificationForestClassifier",
+        "QuantificationTreeClassifier",
+        "SCANClassifier",
+        "SVMPerfClassifier",
+    ),
+    "measures": (
+        "BA",
+        "BAKLD",
+        "BKReward",
+        "CQB",
+        "CQReward",
+        "GMean",
+        "HMean",
+        "Measure",
+        "NSS",
+        "NegKLD",
+        "NestedConcave",
+        "NestedMeasure",
+        "PseudoConcave",
+        "PseudoMeasure",
+        "QMean",
+        "QMeasure",
+        "get_loss",
+        "get_measure",
+        "make_measure",
+    ),
+    "merging": ("merge",),
+    "persistence": (
+        "load",
+        "save",
+    ),
+    "quantifiers": (
+        "CAN",
+        "NEMSIS",
+        "OnePassMiniBatch",
+        "QForest",
+        "QTree",
+        "Quantifier",
+        "SCAN",
+        "SVMAE",
+        "SVMKLD",
+        "SVMNKLD",
+        "SVMPerf",
+        "SVMQ",
+        "SVMRAE",
+    ),
+    "tables.quantifying": ("TableQuantifier",),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BA",
@@ -120,6 +164,7 @@ __all__ = [
     "SCANClassifier",
     "SVMPerf",
     "SVMPerfClassifier",
+    "TableQuantifier",
     "get_loss",
     "get_measure",
     "load",
@@ -132,12 +177,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _QUANTIFIERS:
-        from quapy_nemsis import quantifiers
-
-        return getattr(quantifiers, name)
+    if name in _MODULE_OF:
+        found = getattr(import_module(f"quapy_nemsis.{_MODULE_OF[name]}"), name)
+        globals()[name] = found
+        return found
+    if name in _HOMES:
+        return import_module(f"quapy_nemsis.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_QUANTIFIERS])
+    return sorted({*globals(), *_MODULE_OF})

@@ -34,7 +34,7 @@ from quapy_nemsis._validation import MatrixLike, check_labels, encode
 from quapy_nemsis.learners.calibration import Calibration
 
 if TYPE_CHECKING:
-    from quapy_nemsis.quantifiers import Quantifier
+    from quapy_nemsis.quantifiers import Quantifier, Scores
 
 #: Fewer rows are not tested, and classes need this many labelled rows.
 LEAST_ROWS, LEAST_MEMBERS = 20, 5
@@ -84,7 +84,10 @@ class DriftResult:
 
 
 def prevalence_test(
-    quantifier: Quantifier, X: MatrixLike, *, reference: tuple[MatrixLike, ArrayLike] | None = None
+    quantifier: Quantifier,
+    X: MatrixLike | Scores,
+    *,
+    reference: tuple[MatrixLike, ArrayLike] | None = None,
 ) -> DriftResult:
     """Test whether the prevalences of the classes in a population differ from those of training.
 
@@ -97,12 +100,12 @@ def prevalence_test(
     ----------
     quantifier : Quantifier
         A fitted quantifier.
-    X : array-like or sparse matrix of shape (n_samples, n_features)
-        At least 20 rows.
+    X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+        At least 20 rows, or their scores (see `Quantifier.scores`).
     reference : tuple (X, y), optional
         Labelled rows from the time of training that the classifier has not learned. By default those that calibrate the
-        quantifier. Give rows if its classifier is not of this package, or was loaded from a file: new rows are then
-        scored by another learner than those that calibrate, which may raise false alarms.
+        quantifier. Give rows if its classifier is not of this package: new rows are then scored by another learner than
+        those that calibrate, which may raise false alarms.
 
     Returns
     -------
@@ -127,7 +130,10 @@ def prevalence_test(
 
 
 def mixture_test(
-    quantifier: Quantifier, X: MatrixLike, *, reference: tuple[MatrixLike, ArrayLike] | None = None
+    quantifier: Quantifier,
+    X: MatrixLike | Scores,
+    *,
+    reference: tuple[MatrixLike, ArrayLike] | None = None,
 ) -> DriftResult:
     """Test whether rows are a mixture of the classes of training, in any proportions, as far as their scores tell.
 
@@ -140,8 +146,8 @@ def mixture_test(
     ----------
     quantifier : Quantifier
         A fitted quantifier.
-    X : array-like or sparse matrix of shape (n_samples, n_features)
-        At least 20 rows.
+    X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+        At least 20 rows, or their scores (see `Quantifier.scores`).
     reference : tuple (X, y), optional
         Labelled rows from the time of training that the classifier has not learned (see `prevalence_test`). Their
         prevalences do not matter.
@@ -269,14 +275,15 @@ class Background:
             raise ValueError(
                 f"reference has the label {min(strange, key=str)!r}, which is not among {classes.tolist()}"
             )
-        scores = quantifier.scores(X)
+        scores = quantifier.scores(X).values
         if y.shape != scores.shape[:1]:
             raise ValueError(f"reference has {len(scores)} rows, but labels of shape {y.shape}")
         return cls(known, scores, encode(y, classes), np.ones(len(y)), classes, False)
 
-    def scores_of(self, quantifier: Quantifier, X: MatrixLike) -> np.ndarray:
+    def scores_of(self, quantifier: Quantifier, X: MatrixLike | Scores) -> np.ndarray:
         """Scores of new rows, by learners like those that scored the labelled rows."""
-        return quantifier.scores(X, of_folds=self.of_folds)
+        found = quantifier.scores(X)
+        return found.of_folds if self.of_folds else found.values
 
     def prevalence_test(self, scores: np.ndarray) -> DriftResult:
         """Test of prevalences on the scores of new rows (see `prevalence_test`)."""

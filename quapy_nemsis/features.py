@@ -19,6 +19,7 @@ from quapy_nemsis._validation import (
     check_seed,
     checked_rows,
 )
+from quapy_nemsis.learners.state import Arrays, Saved, check_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -75,6 +76,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     bandwidth_: float
     directions_: np.ndarray
     scale_: float
+    n_features_in_: int
+    feature_names_in_: np.ndarray
 
     def __init__(
         self, n_components: int = 200, bandwidth: float | str = AUTO, random_state: Any = None
@@ -160,6 +163,34 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             into[:, :size] = part.toarray() if scipy.sparse.issparse(part) else part
             into[:, size : size + half] = factor * np.cos(angles)
             into[:, size + half :] = factor * np.sin(angles)
+        return found
+
+    def to_saved(self) -> Saved:
+        """What a file holds of the transformer."""
+        arrays: dict[str, np.ndarray] = {}
+        if hasattr(self, "directions_"):
+            numbers = {"bandwidth": np.array(self.bandwidth_), "scale": np.array(self.scale_)}
+            arrays = {"directions": self.directions_, **numbers}
+        if hasattr(self, "feature_names_in_"):
+            arrays["feature_names"] = self.feature_names_in_
+        return Saved(self.get_params(deep=False), {}, arrays)
+
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
+        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        check_parameters(parameters, cls().get_params(), cls.__name__)
+        found = cls(**parameters)
+        if not arrays.arrays:
+            return found
+        found.directions_ = arrays.take("directions", None, None)
+        found.bandwidth_, found.scale_ = arrays.real("bandwidth"), arrays.real("scale")
+        found.n_features_in_ = len(found.directions_)
+        finite = np.isfinite(found.directions_).all() and found.directions_.size
+        if not finite or not found.bandwidth_ > 0.0 < found.scale_:
+            raise ValueError("its directions, bandwidth or scale are not valid")
+        if "feature_names" in arrays.arrays:
+            names = arrays.take("feature_names", found.n_features_in_, types=(np.str_,))
+            found.feature_names_in_ = names.astype(object)
         return found
 
     @property

@@ -1,19 +1,21 @@
-"""Saving and loading of learners without pickle, in files that contain only numbers and names and cannot run code.
+"""Saving and loading without pickle, in files that contain only numbers and names and cannot run code.
 
-A file is an uncompressed numpy ``.npz`` archive of named arrays and one string array ``header``, which is JSON with
+Learners, quantifiers, `FourierFeatures`, the preparation of tables and `TableQuantifier` can be saved. A file is an
+uncompressed numpy ``.npz`` archive of named arrays and one string array ``header``, which is JSON with
 
-* ``format``: "quapy-nemsis"; ``version``: version of the format, 4; ``written_by``: version of the package;
-* ``class`` and ``parameters`` of the learner, where ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that
+* ``format``: "quapy-nemsis"; ``version``: version of the format, 5; ``written_by``: version of the package;
+* ``class`` and ``parameters`` of the object, where ``{"number": "nan"}`` (or "inf", "-inf") stands for a number that
   JSON does not have, ``{"pairs": [[KEY, VALUE], …]}`` for a dict whose keys are not all texts, and
   ``{"measure": NAME}``, ``{"loss": NAME}`` and ``{"loss of measure": NAME}`` for objects;
+* ``parts``: class, parameters and parts of the objects that it consists of, by name;
 * ``extra``: plain values that a checkpoint stores in addition to the learner;
-* ``digest``: SHA-256 of class, parameters, extra and all arrays.
+* ``digest``: SHA-256 of class, parameters, parts, extra and all arrays.
 
-The arrays are those returned by the learner's `to_arrays`, under the same names. The digest detects damage; it does not
-prove who wrote the file. Compiled code does not check its array bounds, so a learner is checked before it is returned:
-the names, types and shapes of its arrays, and the consistency of its parts. `quapy_nemsis._version1` converts files of
-version 1 to version 2, `quapy_nemsis._version2` those of version 2 to version 3, and `quapy_nemsis._version3` those of
-version 3 to version 4.
+The arrays are those of the learner's `to_arrays` (or of another object's `to_saved`), under the same names; those of a
+part begin with its name and a dot. The digest detects damage; it does not prove who wrote the file. Compiled code does
+not check its array bounds, so an object is checked before it is returned: the names, types and shapes of its arrays,
+and the consistency of its parts. Files of older versions are converted, one version at a time: `quapy_nemsis._version1`
+converts those of version 1 to version 2, and so on.
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ from quapy_nemsis._files import replacing
 from quapy_nemsis._version1 import from_version1
 from quapy_nemsis._version2 import from_version2
 from quapy_nemsis._version3 import from_version3
+from quapy_nemsis._version4 import from_version4
+from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners.base import Learner
-from quapy_nemsis.learners.state import Arrays
+from quapy_nemsis.learners.state import Arrays, Saved, check_parameters, prefixed
 from quapy_nemsis.measures import Measure, get_loss, get_measure
 
-FORMAT, VERSION = "quapy-nemsis", 4
+FORMAT, VERSION = "quapy-nemsis", 5
 LEARNERS: dict[str, type[Learner]] = {
     kind.__name__: kind
     for kind in (
@@ -52,18 +56,27 @@ LEARNERS: dict[str, type[Learner]] = {
         learners.QuantificationForestClassifier,
     )
 }
+#: Other objects that a file can hold. Their modules are imported when they are needed.
+QUANTIFIERS = (
+    *("CAN", "NEMSIS", "OnePassMiniBatch", "QForest", "QTree", "Quantifier", "SCAN"),
+    *("SVMAE", "SVMKLD", "SVMNKLD", "SVMPerf", "SVMQ", "SVMRAE"),
+)
+PREPARATIONS = ("DenseScaling", "SparseScaling", "TablePreparation", "TermWeights")
+# How deep objects consist of others: a quantifier of tables, its quantifier, its learner.
+_DEEPEST = 3
 
 
-def save(learner: Learner, path: str | os.PathLike[str]) -> None:
-    """Write a learner to a file. If writing fails, no partial file is left and an existing file is kept.
+def save(learner: Any, path: str | os.PathLike[str]) -> None:
+    """Write a learner or quantifier to a file. If writing fails, no partial file is left and an existing file is kept.
 
     Text labels are loaded as numpy strings, even if they were Python objects.
 
     Parameters
     ----------
     learner : estimator
-        Any classifier of this package, fitted or not. Learners with a custom measure, or with a `random_state` that is
-        a generator, cannot be saved; use pickle for these.
+        Any classifier or quantifier of this package, fitted or not, `FourierFeatures`, or a fitted `TableQuantifier`.
+        A custom measure, or a `random_state` that is a generator, cannot be saved; use pickle for these. Nor can a
+        `Quantifier` around a classifier of another package; use skops for it.
     path : str or path-like
         The file; an existing file is replaced.
 
@@ -84,25 +97,10 @@ def save(learner: Learner, path: str | os.PathLike[str]) -> None:
     write(learner, path)
 
 
-def write(learner: Learner, path: str | os.PathLike[str], extra: Any = None) -> None:
-    """Write a learner, together with extra plain values, to a file."""
-    name = type(learner).__name__
-    if LEARNERS.get(name) is not type(learner):
-        raise TypeError(
-            f"save takes {', '.join(LEARNERS)}; got {name} (for a quantifier, save its classifier_)"
-        )
-    content = {
-        "class": name,
-        "parameters": {
-            key: _encode(value, f"the learner's {key}")
-            for key, value in learner.get_params(deep=False).items()
-        },
-        "extra": _encode(extra, "extra"),
-    }
-    fitted = hasattr(learner, "classes_")
-    arrays = (
-        {key: _plain(array, key) for key, array in learner.to_arrays().items()} if fitted else {}
-    )
+def write(learner: Any, path: str | os.PathLike[str], extra: Any = None) -> None:
+    """Write an object, together with extra plain values, to a file."""
+    content, arrays = _described(learner)
+    content["extra"] = _encode(extra, "extra")
     _restored(content, arrays)  # raises an error if it could not be loaded
     header = {
         "format": FORMAT,
@@ -115,8 +113,55 @@ def write(learner: Learner, path: str | os.PathLike[str], extra: Any = None) -> 
         np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
 
-def load(path: str | os.PathLike[str]) -> Learner:
-    """Read a learner from a file written by `save`.
+def _described(thing: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Class, parameters and parts of an object, and all arrays."""
+    name = type(thing).__name__
+    if _kind(name) is not type(thing):
+        known = (*LEARNERS, *QUANTIFIERS, "FourierFeatures", "TableQuantifier")
+        raise TypeError(f"save takes {', '.join(known)}; got {name}")
+    if isinstance(thing, Learner):
+        arrays = thing.to_arrays() if hasattr(thing, "classes_") else {}
+        saved = Saved(thing.get_params(deep=False), {}, arrays)
+    else:
+        saved = thing.to_saved()
+    parameters = {
+        key: _encode(value, f"the {_word(thing)}'s {key}")
+        for key, value in saved.parameters.items()
+    }
+    found = {key: _plain(array, key) for key, array in saved.arrays.items()}
+    parts = {}
+    for key, part in saved.parts.items():
+        parts[key], inner = _described(part)
+        found |= prefixed(key, inner)
+    return {"class": name, "parameters": parameters, "parts": parts}, found
+
+
+def _word(thing: Any) -> str:
+    """The word for an object in messages."""
+    return "learner" if isinstance(thing, Learner) else type(thing).__name__
+
+
+def _kind(name: Any) -> Any:
+    """The class of that name, or None if a file cannot hold its objects."""
+    if name in LEARNERS:
+        return LEARNERS[name]
+    if name in QUANTIFIERS:
+        from quapy_nemsis import quantifiers
+
+        return getattr(quantifiers, name)
+    if name in PREPARATIONS:
+        from quapy_nemsis.tables import preparing
+
+        return getattr(preparing, name)
+    if name == "TableQuantifier":
+        from quapy_nemsis.tables import quantifying
+
+        return quantifying.TableQuantifier
+    return {"FourierFeatures": FourierFeatures}.get(name)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a learner or quantifier from a file written by `save`.
 
     Parameters
     ----------
@@ -126,13 +171,13 @@ def load(path: str | os.PathLike[str]) -> Learner:
     Returns
     -------
     estimator
-        The learner, in the state in which it was saved.
+        The learner or quantifier, in the state in which it was saved.
 
     Raises
     ------
     ValueError
         If the file is truncated, was changed, is of another kind or of a newer version, or does not contain a usable
-        learner.
+        object.
     OSError
         If the file does not exist or cannot be opened.
 
@@ -146,8 +191,8 @@ def load(path: str | os.PathLike[str]) -> Learner:
     return read(path)[0]
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Learner, Any]:
-    """Read a learner and the extra values from a file."""
+def read(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """Read an object and the extra values from a file."""
     broken = f"is broken, truncated or not a file of {FORMAT}"
     with open(path, "rb") as file:
         with _refused(path, broken):
@@ -164,13 +209,17 @@ def read(path: str | os.PathLike[str]) -> tuple[Learner, Any]:
         if header["digest"] != _digest(content, arrays):
             raise ValueError("its digest does not match its content")
     with _refused(path, "does not hold a learner of this package"):
-        if header["version"] < 2:
-            content, arrays = from_version1(content, arrays)
-        if header["version"] < 3:
-            content, arrays = from_version2(content, arrays)
-        if header["version"] < 4:
-            content, arrays = from_version3(content, arrays)
-        return _restored(content, arrays)
+        return _restored(*_converted(header["version"], content, arrays))
+
+
+def _converted(
+    found: int, content: Any, arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Convert what a file of an older version holds to the current version."""
+    readers: list[Any] = [from_version1, from_version2, from_version3, from_version4]
+    for reader in readers[found - 1 :]:
+        content, arrays = reader(content, arrays)
+    return content, arrays
 
 
 @contextmanager
@@ -227,6 +276,7 @@ CONTENT: dict[int, Callable[[dict[str, Any]], Any]] = {
     2: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
     3: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
     4: lambda header: {name: header[name] for name in ("class", "parameters", "extra")},
+    5: lambda header: {name: header[name] for name in ("class", "parameters", "parts", "extra")},
 }
 
 
@@ -306,14 +356,40 @@ def _decode(tree: Any) -> Any:
     return tree
 
 
-def _restored(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Learner, Any]:
-    """Restore and check a learner, and decode the extra values."""
-    kind = LEARNERS.get(content["class"])
+def _restored(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Any, Any]:
+    """Restore and check an object, and decode the extra values."""
+    return _rebuilt(content, arrays), _decode(content["extra"])
+
+
+def _rebuilt(content: dict[str, Any], arrays: dict[str, np.ndarray], depth: int = 1) -> Any:
+    """Restore and check an object and its parts."""
+    kind = _kind(content["class"])
     if kind is None:
         raise ValueError(f"it contains a {content['class']}")
+    if depth > _DEEPEST:
+        raise ValueError("its parts consist of too many others")
     parameters = {name: _decode(value) for name, value in content["parameters"].items()}
-    if parameters.keys() != kind().get_params(deep=False).keys():
-        raise ValueError(f"the parameters of {kind.__name__} are not {', '.join(parameters)}")
+    if issubclass(kind, Learner):
+        return _rebuilt_learner(kind, parameters, content["parts"], arrays)
+    reader = Arrays(arrays, 0, 0)
+    parts = {
+        name: _rebuilt(part, reader.part(name).arrays, depth + 1)
+        for name, part in content["parts"].items()
+    }
+    thing = kind.from_saved(parameters, parts, reader)
+    reader.finish()
+    return thing
+
+
+def _rebuilt_learner(
+    kind: type[Learner],
+    parameters: dict[str, Any],
+    parts: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+) -> Learner:
+    if parts:
+        raise ValueError(f"a {kind.__name__} consists of no other objects")
+    check_parameters(parameters, kind().get_params(deep=False), kind.__name__)
     learner = kind(**parameters)
     if arrays:
         nothing = np.zeros(0)
@@ -323,4 +399,4 @@ def _restored(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[L
         reader = Arrays(arrays, wide.shape[-1] if wide.ndim else 0, n_classes)
         learner.from_arrays(reader)
         reader.finish()
-    return learner, _decode(content["extra"])
+    return learner

@@ -16,11 +16,12 @@ from quapy.functional import num_prevalence_combinations
 from sklearn.datasets import load_wine
 
 from experiments import __main__ as command
-from experiments import catalogue, compare, data, files, methods, names, reproduce
+from experiments import catalogue, compare, data, methods, names, reproduce
 from experiments.errors import plain_errors
 from experiments.reproduce import pieces
 from experiments.reproduce.claims import settled
 from experiments.store import Cell, Store, compute, replacing
+from quapy_nemsis.tables import reading
 from tests.conftest import ROOT, make_points
 
 # Small samples, and a report that needs no figures.
@@ -240,7 +241,7 @@ def test_every_file_is_read_once(tmp_path, monkeypatch):
         read.append(path.name)
         return load_file(path, *options)
 
-    load_file = files.load_file
+    load_file = reading.load_file
     monkeypatch.setattr(data, "load_file", counted)
     for name in "abcd":
         X, y = make_points(n=200, seed=ord(name))

@@ -136,16 +136,14 @@ def test_new_rows_are_scored_by_learners_of_folds_in_turn(two, tmp_path):
     members = quantifier.classifier.members_
     assert len(members) == 5
     expected = [X[i] @ members[i % 5][0] + members[i % 5][1] for i in range(50)]
-    np.testing.assert_allclose(quantifier.scores(X[:50], of_folds=True), expected)
-    np.testing.assert_allclose(quantifier.scores(X[7:50], True, 7), expected[7:])
+    np.testing.assert_allclose(quantifier.scores(X[:50]).of_folds, expected)
+    np.testing.assert_allclose(quantifier.scores(X[7:50], first=7).of_folds, expected[7:])
     mean = np.mean([w for w, _ in members], axis=0)
     np.testing.assert_allclose(quantifier.classifier.committee_[0], mean)
-    # A file has only their mean.
     save(quantifier.classifier, tmp_path / "learner.npz")
     again = load(tmp_path / "learner.npz")
-    np.testing.assert_array_equal(again.fold_scores(X), again.committee_scores(X))
+    np.testing.assert_array_equal(again.fold_scores(X), quantifier.scores(X).of_folds)
     # In a stream, there is only one learner.
-    again.members_ = members
     again.partial_fit(X[:10], two[2][:10])
     assert again.members_ is None
     np.testing.assert_array_equal(again.fold_scores(X), again.decision_function(X))
@@ -159,7 +157,7 @@ def test_scores_of_a_committee_would_look_like_drift():
         quantifier = Quantifier(learner(seed), features=None).fit(X[:600], y[:600])
         known = Background.of(quantifier)
         for k, scores in enumerate(
-            (known.scores_of(quantifier, X[600:]), quantifier.scores(X[600:]))
+            (known.scores_of(quantifier, X[600:]), quantifier.scores(X[600:]).values)
         ):
             alarms[k] += known.mixture_test(scores).p_value < 0.05
     assert alarms[0] <= binom.ppf(0.9995, 25, 0.05) < alarms[1], alarms

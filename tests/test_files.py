@@ -13,9 +13,10 @@ import pytest
 import scipy.sparse
 from sklearn.datasets import dump_svmlight_file
 
-from experiments import catalogue, files, prepare
-from experiments.files import load_file
-from experiments.prepare import preparer, roles, typed, unused
+from quapy_nemsis.tables import formats, preparing, reading
+from quapy_nemsis.tables.columns import roles, typed, unused
+from quapy_nemsis.tables.preparing import preparer
+from quapy_nemsis.tables.reading import load_file
 
 TEXT = "age,town,member,label\n31,Rome,True,yes\n45,Pisa,,no\n,Rome,False,no\n28,,True,yes\n"
 X = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0], [4.0, 0.0, 5.0], [0.0, 6.0, 7.0]])
@@ -85,7 +86,7 @@ def test_text_files(write, name):
 
 def test_fingerprint_of_many_blocks(write):
     content = np.random.default_rng(0).bytes(1000)
-    digest = files.fingerprint(write("x.csv", content), block=64)
+    digest = reading.fingerprint(write("x.csv", content), block=64)
     assert digest == hashlib.sha256(content).hexdigest()
 
 
@@ -284,7 +285,7 @@ def test_no_file_or_target(tmp_path, write):
     refuse(tmp_path / "b.csv", "is a folder: name a file", error=IsADirectoryError)
 
 
-@pytest.mark.parametrize("suffix", list(catalogue.FORMATS))
+@pytest.mark.parametrize("suffix", list(formats.FORMATS))
 def test_empty_file(write, suffix):
     refuse(write(f"a{suffix}", ""), "empty")
 
@@ -471,7 +472,7 @@ def test_sparse_matrices(monkeypatch):
     dense = preparer(matrix).fit_transform(matrix)
     assert isinstance(dense, np.ndarray)
     check_prepared(dense, rows=4)
-    monkeypatch.setattr(prepare, "DENSE_LIMIT", 11)
+    monkeypatch.setattr(preparing, "DENSE_LIMIT", 11)
     sparse = preparer(matrix).fit_transform(matrix)
     check_prepared(sparse, rows=4)
     assert scipy.sparse.issparse(sparse)

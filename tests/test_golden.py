@@ -11,7 +11,7 @@ from tests.golden import record
 
 VERSION1 = record.FOLDER / "version1"
 # Files of later versions hold the same learners as those of version 1; version 3 has learners of several classes too.
-VERSIONS = {1: VERSION1, 2: record.FOLDER / "version2", 3: record.FOLDER / "version3"}
+VERSIONS = {1: VERSION1, **{number: record.FOLDER / f"version{number}" for number in (2, 3, 4)}}
 FILES = sorted(
     path.stem for path in VERSION1.glob("*.npz") if path.stem not in ("expected", "checkpoint")
 )
@@ -78,11 +78,23 @@ def test_files_of_older_versions_are_read(version, name, expected):
     np.testing.assert_allclose(went_on, expected[f"{name}/went on"], rtol=1e-9, atol=1e-9)
 
 
+def test_a_file_of_version_4_with_a_committee_is_read():
+    with np.load(VERSIONS[4] / "expected.npz") as file:
+        expected = dict(file)
+    learner, X = load(VERSIONS[4] / "nemsis-committee.npz"), record.points()[0]
+    for name, found in (
+        ("committee", learner.committee_scores(X)),
+        ("posteriors", learner.predict_proba(X)),
+    ):
+        np.testing.assert_allclose(found, expected[f"nemsis-committee/{name}"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("version", [3, 4])
 @pytest.mark.parametrize("name", ["nemsis-classes", "scan-classes"])
-def test_files_of_version_3_with_several_classes_are_read(name):
+def test_files_of_later_versions_with_several_classes_are_read(name, version):
     with np.load(VERSIONS[3] / "expected.npz") as file:
         expected = dict(file)
-    learner, (X, y) = load(VERSIONS[3] / f"{name}.npz"), record.points()
+    learner, (X, y) = load(VERSIONS[version] / f"{name}.npz"), record.points()
     y = y.astype(int) + (X[:, 2] > 0.5)
     scores = learner.decision_function(X)
     np.testing.assert_allclose(scores, expected[f"{name}/scores"], rtol=1e-12, atol=1e-12)

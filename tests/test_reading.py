@@ -11,8 +11,9 @@ import scipy.sparse
 from experiments import catalogue, compare, data
 from experiments.__main__ import main
 from experiments.catalogue import DataSet, Reading
-from experiments.files import load_file
-from experiments.prepare import preparer, roles, typed
+from quapy_nemsis.tables.columns import roles, typed
+from quapy_nemsis.tables.preparing import preparer
+from quapy_nemsis.tables.reading import load_file
 
 
 def clean(rows=120, seed=0):

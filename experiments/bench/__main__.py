@@ -18,10 +18,11 @@ from experiments.errors import at_least, plain_errors
 NAMES = (
     *("dense", "sparse", "classes", "width", "nonzeros", "rows", "class-fits", "custom"),
     "side-by-side",
-    *("tuning", "aggregations", "quality", "trees", "memory", "start", "stream", "dask", "cost"),
+    *("tuning", "aggregations", "quality", "trees", "memory", "start", "stream", "files", "dask"),
+    "cost",
 )
 #: What some of them need to be installed.
-NEEDED = {"stream": "pyarrow", "dask": "distributed", "cost": "distributed"}
+NEEDED = {"stream": "pyarrow", "files": "pyarrow", "dask": "distributed", "cost": "distributed"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
 def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable[[], Any]]:
     """Return all benchmarks by name, each of which gives a table, or says why it cannot run here."""
     # Only here, because it takes seconds.
-    from experiments.bench import fits, passes, processes, scale
+    from experiments.bench import fits, nightly, passes, processes, scale
     from experiments.bench.aggregations import aggregations
     from experiments.bench.cost import cost
     from experiments.bench.trees import trees
@@ -70,6 +71,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         "memory": lambda: processes.memory(options.rows, options.gigabytes, scratch),
         "start": lambda: processes.start(options.repeats),
         "stream": lambda: scale.stream(options.stream_rows, scratch),
+        "files": lambda: nightly.files(options.stream_rows, scratch),
         "dask": lambda: scale.dask(locate(options.set, options.data_dir)),
         "cost": lambda: cost(width(), scale.task_seconds()),
     }
@@ -77,7 +79,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         if not importlib.util.find_spec(package):
             found[name] = partial(str, f"it needs {package}")
     if not processes.can_measure_memory():
-        found |= dict.fromkeys(("memory", "trees"), lambda: "it needs Linux")
+        found |= dict.fromkeys(("memory", "trees", "files"), lambda: "it needs Linux")
     return found
 
 

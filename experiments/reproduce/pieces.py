@@ -32,7 +32,7 @@ from quapy_nemsis import (
 )
 
 #: The modules that determine what a piece holds.
-COMPUTING = ("curves", "data", "files", "prepare", "reproduce/pieces")
+COMPUTING = ("curves", "data", "reproduce/pieces")
 # Data sets per figure; the value says what a set stands in for.
 SETS: dict[str, dict[str, str]] = {
     "fig1": {"adult": "", "cod-rna": "", "covtype": "KDD08", "w8a": "PPI"},

@@ -651,8 +651,7 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
         """Scores of rows by the learners that scored held-out rows in `fit`, each row by one of them in turn.
 
         These scores are distributed as `calibration_.scores` are if the rows are: either are of one learner that has
-        not learned the row. Those of `committee_scores` are not quite, as a mean of learners is less noisy. Only the
-        mean is kept in files, so a learner that was loaded returns the scores of the mean.
+        not learned the row. Those of `committee_scores` are not quite, as a mean of learners is less noisy.
 
         Parameters
         ----------
@@ -675,15 +674,17 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything that was learned, as arrays by name."""
-        committee = {}
+        committee, members = {}, {}
         if self.committee_ is not None:
-            committee = dict(
-                zip(("coef", "intercept"), map(np.asarray, self.committee_), strict=True)
-            )
+            committee = _as_arrays(self.committee_)
+        if self.members_ is not None:
+            columns = zip(*self.members_, strict=True)
+            members = _as_arrays(tuple(np.array(column) for column in columns))
         return {
             **super().to_arrays(),
             **prefixed("calibration", self.calibration_.to_arrays()),
             **prefixed("committee", committee),
+            **prefixed("members", members),
         }
 
     def from_arrays(self, arrays: Arrays) -> None:
@@ -699,6 +700,14 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
             self.committee_ = weights, part.take("intercept", *shape)[()]
             if not all(np.isfinite(numbers).all() for numbers in self.committee_):
                 raise ValueError("the weights of its committee are not finite")
+        part.finish()
+        part = arrays.part("members")
+        if part.arrays and self.committee_ is not None:
+            weights = part.take("coef", None, *shape, arrays.width)
+            intercepts = part.take("intercept", len(weights), *shape)
+            if not (len(weights) and np.isfinite(weights).all() and np.isfinite(intercepts).all()):
+                raise ValueError("the weights of its learners of folds are not finite, or missing")
+            self.members_ = list(zip(weights, intercepts, strict=True))
         part.finish()
 
     def _calibrate(self, data: Data, n_passes: int, rng: np.random.Generator) -> None:
@@ -727,6 +736,11 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
         ratio = new / old if min(old, new) > 0.0 else 1.0
         if np.isfinite(ratio * np.abs(scores).max()):
             scores *= ratio
+
+
+def _as_arrays(model: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    """Weights and intercepts of a model, or of several, by name."""
+    return dict(zip(("coef", "intercept"), map(np.asarray, model), strict=True))
 
 
 def no_history(n_classes: int) -> dict[str, list[Any]]:

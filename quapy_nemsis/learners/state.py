@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -339,6 +339,20 @@ class Arrays:
         """Raise a ValueError if arrays are left that were not taken out."""
         if self.arrays:
             raise ValueError(f"there is an unexpected array {min(self.arrays)!r}")
+
+
+class Saved(NamedTuple):
+    """What a file holds of an object: plain parameters, the objects that it consists of, and arrays, each by name."""
+
+    parameters: dict[str, Any]
+    parts: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def check_parameters(parameters: dict[str, Any], expected: Iterable[str], name: str) -> None:
+    """Raise a ValueError if the parameters of a file are not those of an object."""
+    if parameters.keys() != set(expected):
+        raise ValueError(f"the parameters of {name} are not {', '.join(parameters)}")
 
 
 def prefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

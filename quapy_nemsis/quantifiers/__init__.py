@@ -12,7 +12,7 @@ from quapy_nemsis.quantifiers.counting import (
     OnePassMiniBatch,
     SVMPerf,
 )
-from quapy_nemsis.quantifiers.default import Quantifier
+from quapy_nemsis.quantifiers.default import Quantifier, Scores
 from quapy_nemsis.quantifiers.trees import QForest, QTree
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "QTree",
     "Quantifier",
     "SVMPerf",
+    "Scores",
 ]

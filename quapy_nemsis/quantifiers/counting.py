@@ -20,6 +20,7 @@ from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassM
 from quapy_nemsis.learners.nemsis import NEMSISClassifier, NEMSISParameters
 from quapy_nemsis.learners.scan import SCANClassifier, SCANParameters
 from quapy_nemsis.learners.scores import predicted_codes
+from quapy_nemsis.learners.state import Arrays, Saved, check_parameters
 from quapy_nemsis.learners.svmperf import (
     CuttingPlaneParameters,
     SVMPerfClassifier,
@@ -109,6 +110,27 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
 
     def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
         """Do nothing: counting predictions needs no training."""
+
+    def to_saved(self) -> Saved:
+        """What a file holds of the quantifier."""
+        fitted = hasattr(self, "classifier_")
+        return Saved(
+            self.get_params(deep=False), {"classifier": self.classifier} if fitted else {}, {}
+        )
+
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
+        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        check_parameters(parameters, cls().get_params(deep=False), cls.__name__)
+        found = cls(**parameters)
+        if parts:
+            learner = parts.get("classifier")
+            if len(parts) > 1 or type(learner) is not cls.learner or not hasattr(learner, "coef_"):
+                raise ValueError(
+                    f"{cls.__name__} counts the predictions of a fitted {cls.learner.__name__}"
+                )
+            found.classifier = learner
+        return found
 
     def aggregate(self, classif_predictions: ArrayLike) -> np.ndarray:
         """Return the share of each class among the predicted labels.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.nemsis import NEMSISClassifier
+from quapy_nemsis.learners.state import Arrays, Saved, check_parameters
 from quapy_nemsis.learners.trees import TreeClassifier
 from quapy_nemsis.quantifiers._quapy import (
     AggregativeSoftQuantifier,
@@ -42,6 +45,29 @@ if TYPE_CHECKING:
 _CLEARLY, _MOST_VALUES, _BLOCK = 0.95, 2**26, 65_536
 # Learners that are calibrated on rows that they have not learned.
 _CALIBRATED = (ProbabilisticOnlineClassifier, TreeClassifier)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of rows, as `Quantifier.scores` returns them. Methods of the quantifier take them in place of the rows."""
+
+    #: Scores that the calibration takes: one for each row, or one for each row and class if there are more than two.
+    values: np.ndarray
+    #: Scores of which each is that of one of the learners that scored held-out rows in `fit`. They are distributed as
+    #: `calibration_.scores` are if the rows are. Classifiers of other packages have none, and these are `values`.
+    of_folds: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+    @staticmethod
+    def joined(parts: Sequence[Scores]) -> Scores:
+        """Scores of the rows of all parts, in order."""
+        return Scores(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.of_folds for part in parts]),
+        )
 
 
 class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
@@ -231,67 +257,77 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             codes = encode(np.asarray(labels), self.classes_)
             self.calibration_ = Calibration.of(self._scores_of(posteriors), codes)
 
-    def scores(self, X: MatrixLike, of_folds: bool = False, first: int = 0) -> np.ndarray:
-        """Scores of rows, which the calibration takes.
+    def scores(self, X: MatrixLike | Scores, first: int = 0) -> Scores:
+        """Return the scores of rows, which methods and the tests of drift take in place of the rows.
+
+        A file that does not fit into memory is scored in parts, of which only the scores are kept.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows.
-        of_folds : bool, default=False
-            Score each row with one of the learners that scored held-out rows in `fit`, not with their mean. These
-            scores are distributed as `calibration_.scores` are if the rows are. Only learners of this package have
-            them, and only if they were not loaded from a file; others return their usual scores.
         first : int, default=0
-            Number of the first row, if rows of a stream are scored in parts: folds take turns.
+            Number of the first row, if rows are scored in parts: the learners of folds take turns.
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores: one for each row, or one for each row and class if there are more than two.
+        Scores
+            The scores; `Scores.joined` joins those of several parts.
         """
+        if isinstance(X, Scores):
+            return X
+        values, of_folds = [], []
+        for begin, rows in self._with_features(X):
+            values.append(self._score(rows))
+            of_folds.append(self._fold_score(rows, first + begin, values[-1]))
+        return Scores(np.concatenate(values), np.concatenate(of_folds))
+
+    def _values(self, X: MatrixLike | Scores) -> np.ndarray:
+        """Scores of rows, which the calibration takes."""
+        if isinstance(X, Scores):
+            return X.values
+        return np.concatenate([self._score(rows) for _, rows in self._with_features(X)])
+
+    def _with_features(self, X: MatrixLike) -> Iterator[tuple[int, MatrixLike]]:
+        """Parts of the rows with their features, and the number of the first row of each."""
         check_is_fitted(self, "calibration_")
         if self.features_ is None:
-            return self._scores_with(X, of_folds, first)
-        n_rows = np.shape(X)[0]
-        parts = gen_batches(max(n_rows, 1), _BLOCK)
-        return np.concatenate(
-            [
-                self._scores_with(
-                    self.features_.transform(_safe_indexing(X, part)), of_folds, first + part.start
-                )
-                for part in parts
-            ]
-        )
+            yield 0, X
+            return
+        for part in gen_batches(max(np.shape(X)[0], 1), _BLOCK):
+            yield part.start, self.features_.transform(_safe_indexing(X, part))
 
-    def _scores_with(self, X: MatrixLike, of_folds: bool, first: int) -> np.ndarray:
+    def _score(self, X: MatrixLike) -> np.ndarray:
         """Scores of rows that have their features."""
-        if of_folds and isinstance(self.classifier, ProbabilisticOnlineClassifier):
-            return self.classifier.fold_scores(X, first)
         if isinstance(self.classifier, _CALIBRATED):
             return self.classifier.committee_scores(X)
         return self._scores_of(self.classifier.predict_proba(X))
+
+    def _fold_score(self, X: MatrixLike, first: int, otherwise: np.ndarray) -> np.ndarray:
+        """Scores of the learners of folds, if there are such."""
+        if isinstance(self.classifier, ProbabilisticOnlineClassifier):
+            return self.classifier.fold_scores(X, first)
+        return otherwise
 
     def _scores_of(self, posteriors: np.ndarray) -> np.ndarray:
         """Scores from posteriors of any classifier: log-odds of the second of two classes, logarithms for more."""
         logs = np.log(np.clip(posteriors, 1e-9, None)) + self.offsets_
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else log_softmax(logs, axis=1)
 
-    def classify(self, X: MatrixLike) -> np.ndarray:
+    def classify(self, X: MatrixLike | Scores) -> np.ndarray:
         """Return calibrated posteriors at the prevalences of training.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+        X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+            Rows, or their scores.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Posteriors.
         """
-        scores = self.scores(X)
-        return self.calibration_.probabilities(scores)
+        return self.calibration_.probabilities(self._values(X))
 
     @property
     def training(self) -> prevalence.Training:
@@ -320,7 +356,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         return prevalence.estimate(rows, known, float(self.prior), float(self.no_drift))
 
     def predict_conf(
-        self, instances: MatrixLike, confidence_level: float = 0.95
+        self, instances: MatrixLike | Scores, confidence_level: float = 0.95
     ) -> tuple[np.ndarray, ConfidenceRegionABC]:
         """Estimate the prevalences of the classes in a sample of rows, with a region that contains them.
 
@@ -330,8 +366,8 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
 
         Parameters
         ----------
-        instances : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+        instances : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+            Rows, or their scores.
         confidence_level : float, default=0.95
             Probability with which the region contains the prevalence: for intervals that of each class, for ellipses
             those of all.
@@ -345,25 +381,28 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             raise ValueError(
                 f"confidence_level must lie between 0 and 1, such as 0.95; got {confidence_level!r}"
             )
-        drawn = self.draw(instances)
-        point = self.predict(instances)
+        values = self._values(instances)
+        drawn = self.draw_given(values, self._generator())
+        point = self.aggregate(self.calibration_.probabilities(values))
         return point, self.construct_region(drawn, confidence_level, self.region)
 
-    def draw(self, X: MatrixLike) -> np.ndarray:
+    def draw(self, X: MatrixLike | Scores) -> np.ndarray:
         """Draw prevalences from their distribution, given a sample of rows (see `quapy_nemsis.prevalence.draws`).
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+        X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
+            Rows, or their scores.
 
         Returns
         -------
         ndarray of shape (n_draws, n_classes)
             Prevalences.
         """
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        return self.draw_given(self.scores(X), rng)
+        return self.draw_given(self._values(X), self._generator())
+
+    def _generator(self) -> np.random.Generator:
+        return np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
 
     def draw_given(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw prevalences from their distribution, given the scores of a sample of rows.
@@ -371,7 +410,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         Parameters
         ----------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores, as `scores` returns them.
+            Scores, as `Scores.values`.
         rng : Generator
             Source of random numbers.
 
@@ -388,3 +427,60 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             self.training,
             rng,
         )
+
+    def to_saved(self) -> Saved:
+        """What a file holds of the quantifier; one that consists of objects of other packages is refused."""
+        own = isinstance(self.classifier, _CALIBRATED)
+        fitted = hasattr(self, "calibration_")
+        features = (self.features, getattr(self, "features_", None))
+        strange = [
+            thing for thing in features if not isinstance(thing, FourierFeatures | None | str)
+        ]
+        for thing in [*strange, *([] if own else [self.classifier])]:
+            raise TypeError(
+                f"a Quantifier with a {type(thing).__name__} cannot be saved, only one with learners and features of "
+                "this package. skops.io.dump writes such a quantifier, also without pickle; skops.io.load reads it"
+            )
+        parameters = self.get_params(deep=False)
+        parts = {"classifier": parameters.pop("classifier")}
+        if isinstance(self.features, FourierFeatures):
+            parts["features"] = parameters.pop("features")
+            parameters["features"] = None
+        if fitted and self.features_ is not None:
+            parts["fitted features"] = self.features_
+        return Saved(parameters, parts, {"fitted": np.array(fitted)})
+
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
+        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        expected = cls().get_params(deep=False).keys() - {"classifier"}
+        check_parameters(parameters, expected, cls.__name__)
+        learner, fitted = parts.get("classifier"), bool(arrays.take("fitted", types=(np.bool_,)))
+        features = [parts.get(name) for name in ("features", "fitted features")]
+        names = {"classifier", "features", "fitted features"}
+        if (
+            not isinstance(learner, _CALIBRATED)
+            or not all(isinstance(part, FourierFeatures | None) for part in features)
+            or not parts.keys() <= names
+            or parameters.get("val_split") is not None
+        ):
+            raise ValueError("its learner or its features are of another kind")
+        found = cls(clone(learner))
+        for name, value in parameters.items():
+            setattr(found, name, value)
+        found.features = features[0] or found.features
+        if not isinstance(found.fit_classifier, bool):
+            raise ValueError("its fit_classifier is neither True nor False")
+        found._check_init_parameters()
+        found.classifier = learner
+        if not fitted:
+            return found
+        if not hasattr(learner, "calibration_"):
+            raise ValueError("its learner is not fitted")
+        found.calibration_, found.features_ = learner.calibration_, features[1]
+        made = None if found.features_ is None else getattr(found.features_, "directions_", None)
+        if found.features_ is not None and (
+            made is None or made.shape[0] + 2 * made.shape[1] != learner.n_features_in_
+        ):
+            raise ValueError("its features do not fit its learner")
+        return found

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from quapy_nemsis._kernels.simplex import minimise
+from quapy_nemsis._kernels.simplex import adjust
 from quapy_nemsis._validation import MatrixLike, check_bool
 from quapy_nemsis.learners.trees import (
     ForestParameters,
@@ -18,9 +18,6 @@ from quapy_nemsis.learners.trees import (
     TreeParameters,
 )
 from quapy_nemsis.quantifiers.counting import _ClassifyAndCount
-
-# Least squares on the simplex stop at this slope, which is in squares of prevalences.
-_TOLERANCE, _MOST_STEPS = 1e-12, 10_000
 
 
 class QTree(TreeParameters, _ClassifyAndCount):
@@ -129,8 +126,6 @@ def _adjusted(counts: np.ndarray, confusion: np.ndarray) -> np.ndarray:
     rates = np.where(
         members > 0.0, confusion / np.where(members > 0.0, members, 1.0), np.eye(len(counts))
     )
-    found = counts.copy()
-    minimise(
-        np.ascontiguousarray(rates.T @ rates), rates.T @ counts, found, _TOLERANCE, _MOST_STEPS
-    )
-    return found
+    found = np.empty((1, len(counts)))
+    adjust(np.ascontiguousarray(rates), counts[np.newaxis], found)
+    return found[0]

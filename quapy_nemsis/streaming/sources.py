@@ -18,10 +18,9 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 
 from quapy_nemsis._validation import check_integer
+from quapy_nemsis.tables.formats import PARQUET
 
 Chunk = tuple[Any, Any]
-#: Options for opening Parquet files: buffered without prefetching, so that memory does not grow with the row groups.
-PARQUET = {"pre_buffer": False, "buffer_size": 2**20}
 
 
 class SourceError(ValueError):

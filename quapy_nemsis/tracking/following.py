@@ -488,10 +488,7 @@ class _Follower:
         track, n_rows = self.track, np.shape(item.X)[0]
         named = f"rows {track.rows + 1:,} to {track.rows + n_rows:,}"
         try:
-            scores = self.quantifier.scores(item.X)
-            of_folds = scores
-            if self.background.of_folds and self.false_alarms is not None:
-                of_folds = self.quantifier.scores(item.X, True, track.rows)
+            scored = self.quantifier.scores(item.X, track.rows)
         except Exception as error:
             raise ValueError(f"{named}: {error}") from error
         codes = None if item.labels is None else self._codes(item.labels, n_rows, named)
@@ -501,7 +498,7 @@ class _Follower:
                 track.period = period
                 continue
             track.period = period
-            track.buffer.add(scores[begin:end], of_folds[begin:end])
+            track.buffer.add(scored.values[begin:end], scored.of_folds[begin:end])
             track.rows += end - begin
             if codes is not None:
                 known = np.bincount(codes[begin:end], minlength=len(self.classes))

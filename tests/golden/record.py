@@ -2,7 +2,7 @@
 
 A case is a name and a list of numbers: weights, intercept, the step size, levels and the like. `test_golden` computes
 all cases again and compares. Make the record anew only when results are meant to change, and say in the changelog why.
-Files in ``version1``, ``version2`` and ``version3`` were saved by these versions of the format and are never made anew.
+Files in ``version1`` to ``version4`` were saved by these versions of the format and are never made anew.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Data files of users: CSV, xlsx, Parquet, npz and LIBSVM, read whole and checked.
+"""Data files of users: CSV, xlsx, Parquet, npz and LIBSVM, checked, and read whole or in chunks.
 
-Files larger than memory are for the sources of `quapy_nemsis.streaming`, which read chunk by chunk.
+A labelled file is read whole, and what its columns are is recognised. Another file, for which this is known, can be
+read in chunks, so that it need not fit into memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -28,19 +30,31 @@ import pandas as pd
 import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
-from experiments.catalogue import FORMATS, RECOGNISED, SEPARATORS, Reading, known_suffix
-from experiments.prepare import listed, nested, roles, text, typed
+from quapy_nemsis.tables.columns import USED, cleaned, listed, nested, roles, text, treatment
+from quapy_nemsis.tables.formats import (
+    FORMATS,
+    INSTALL,
+    PARQUET,
+    RECOGNISED,
+    SEPARATORS,
+    Fault,
+    Reading,
+    known_suffix,
+)
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 UNREADABLE = (
     *(ValueError, OSError, EOFError, KeyError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
-#: Strings that stand for a gap, besides those that pandas knows.
-GAPS = ["?"]
+#: Strings that stand for a gap in any column, besides those that pandas knows.
+UNKNOWN = ["?"]
 #: Numbers with a decimal comma, and those whose comma may as well be between thousands.
 COMMA = r"\s*[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?\s*"
 THOUSANDS = r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})?\s*"
+USUAL = {"separator": ",", "decimal": ".", "encoding": "utf-8-sig"}
+#: The rows of a chunk.
+CHUNK = 50_000
 #: The rows of a text file that its separator is recognised from.
 LOOKED_AT = 1000
 
@@ -54,12 +68,14 @@ class Parsed(NamedTuple):
     names: np.ndarray | None = None
     #: The part of each row: 0 is for training, others for tests.
     fold: np.ndarray | None = None
-    #: What was recognised, in words.
-    note: str = ""
+    #: The separator, the decimal mark and the encoding of a text file.
+    dialect: dict[str, str] | None = None
 
-
-class Fault(ValueError):
-    """What is wrong with a file and what to do."""
+    @property
+    def note(self) -> str:
+        """Return what is not usual about the dialect, in words."""
+        found = USUAL | (self.dialect or {})
+        return ", ".join(f"{name} {found[name]!r}" for name in USUAL if found[name] != USUAL[name])
 
 
 @dataclass(frozen=True)
@@ -73,57 +89,119 @@ class LabelledData:
     classes: list[str]
     missing: dict[str, int]
     fingerprint: str
-    #: What each column of a table is taken as (see `experiments.prepare.roles`).
+    #: What each column of a table is taken as (see `quapy_nemsis.tables.columns.roles`).
     roles: dict[str, str] = field(default_factory=dict)
     #: Whether a row is for tests, if the file says so.
     held_out: np.ndarray | None = None
     #: How the file was read, in words, if this had to be recognised.
     note: str = ""
+    #: The class of each label, by the label as text.
+    codes: dict[str, int] = field(default_factory=dict)
+    #: The formats of dates that are texts, by the column.
+    formats: dict[str, str] = field(default_factory=dict)
+    #: The separator, the decimal mark and the encoding of a text file.
+    dialect: dict[str, str] | None = None
 
     @property
     def counts(self) -> np.ndarray:
         """Return the number of rows of each class."""
-        return np.bincount(self.y, minlength=len(self.classes))
+        return np.bincount(self.y[self.y >= 0], minlength=len(self.classes))
+
+    def columns_table(self) -> list[list[str]]:
+        """Return a row for each column of a table: its name, what it is taken as, its gaps, what is done with it."""
+        return [
+            [
+                name,
+                kind if kind in USED else "nothing",
+                f"{self.missing.get(name, 0):,}",
+                treatment(self.features[name], kind),
+            ]
+            for name, kind in self.roles.items()
+        ]
 
 
 def load_file(
-    path: Path, target: str | None, positive: str | None, reading: Reading = RECOGNISED
+    path: str | Path,
+    target: str | None,
+    positive: str | None,
+    reading: Reading = RECOGNISED,
+    unlabelled: bool = False,
 ) -> LabelledData:
     """Read a data file, whose suffix tells the format.
 
     The target is the column of the labels, which CSV, xlsx and Parquet files need. Each label is a class, in rising
     order; of two, the greater is the positive one. If a positive label is given (as text), all other labels are one
-    class.
+    class. Rows without a label are refused, unless ``unlabelled`` says that they are allowed; their class is then −1.
     """
     path = Path(path)
     suffix = known_suffix(path)
+    with named_faults(path, suffix):
+        check_access(path)
+        parsed = PARSERS[FORMATS[suffix]](path, target, reading)
+        return labelled(parsed, positive, unlabelled, fingerprint(path))
+
+
+def load_frame(
+    frame: pd.DataFrame, target: str | None, positive: str | None, unlabelled: bool = False
+) -> LabelledData:
+    """Return the features and labels of a DataFrame, as if it had been read from a file (see `load_file`)."""
+    with named_faults("the table", "DataFrame"):
+        parsed = split_target(as_if_text(frame.reset_index(drop=True)), target)
+        return labelled(parsed, positive, unlabelled, "")
+
+
+def labelled(parsed: Parsed, positive: str | None, unlabelled: bool, digest: str) -> LabelledData:
+    """Check what was read, and recognise what its columns are."""
+    features = parsed.features
+    formats: dict[str, str] = {}
+    if features.shape[0] == 0:
+        raise Fault("the file has no rows of data; give one with some")
+    if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
+        raise Fault("there are labels but no features; give a file with both")
+    y, classes = encode(np.asarray(parsed.labels), parsed.names, positive, unlabelled)
+    if isinstance(features, pd.DataFrame):
+        features, formats = cleaned(features)
+    check_finite(features)
+    known = ~np.asarray(pd.isna(np.asarray(parsed.labels)))
+    spelled = (text(label) for label in np.asarray(parsed.labels)[known])
+    missing = column_counts(features, pd.isna)
+    taken_as = roles(features) if isinstance(features, pd.DataFrame) else {}
+    held_out = None if parsed.fold is None else parsed.fold != 0
+    return LabelledData(
+        *(features, y, classes, missing, digest, taken_as, held_out, parsed.note),
+        codes=dict(zip(spelled, y[known].tolist(), strict=True)),
+        formats={name: how for name, how in formats.items() if taken_as.get(name) == "date"},
+        dialect=parsed.dialect,
+    )
+
+
+@contextmanager
+def named_faults(path: str | Path, suffix: str) -> Iterator[None]:
+    """Turn whatever is raised about a file into a fault that names it."""
     try:
-        if not os.access(path, os.R_OK):
-            raise Fault("you have no permission to read the file; change its permissions")
-        if path.stat().st_size == 0:
-            raise Fault("the file is empty; give one with data")
-        features, labels, names, fold, note = PARSERS[FORMATS[suffix]](path, target, reading)
-        if features.shape[0] == 0:
-            raise Fault("the file has no rows of data; give one with some")
-        if features.shape[1] == 0 or (scipy.sparse.issparse(features) and features.nnz == 0):
-            raise Fault("there are labels but no features; give a file with both")
-        y, classes = encode(np.asarray(labels), names, positive)
-        if isinstance(features, pd.DataFrame):
-            features = typed(features)
-        if infinite := column_counts(features, is_infinite):
-            raise Fault(
-                f"there are infinite values in the columns {listed(list(infinite))}; replace them with numbers or "
-                "leave them empty"
-            )
+        yield
     except Fault as fault:
         raise Fault(f"{path}: {fault}") from fault.__cause__
     except UNREADABLE as error:
         wrong = f"the file is broken or cut short, or it is not a {suffix} file ({error})"
         raise Fault(f"{path}: {wrong}; fetch or write it again") from error
-    missing = column_counts(features, pd.isna)
-    taken_as = roles(features) if isinstance(features, pd.DataFrame) else {}
-    held_out = None if fold is None else fold != 0
-    return LabelledData(features, y, classes, missing, fingerprint(path), taken_as, held_out, note)
+
+
+def check_access(path: Path) -> None:
+    """Refuse a file that cannot be read, or is empty."""
+    if not os.access(path, os.R_OK):
+        raise Fault("you have no permission to read the file; change its permissions")
+    if path.stat().st_size == 0:
+        raise Fault("the file is empty; give one with data")
+
+
+def check_finite(features: Any) -> None:
+    """Refuse infinite numbers."""
+    if infinite := column_counts(features, is_infinite):
+        raise Fault(
+            f"there are infinite values in the columns {listed(list(infinite))}; replace them with numbers or leave "
+            "them empty"
+        )
 
 
 def fingerprint(path: Path, block: int = 2**20) -> str:
@@ -146,7 +224,7 @@ def parse_text(path: Path, target: str | None, reading: Reading) -> Parsed:
         content = file.read()
     if not content.strip():
         raise Fault("the file is empty; give one with a header and rows")
-    encoding = encoding_of(content, reading.encoding)
+    encoding = encoding_of(io.BytesIO(content), reading.encoding)
     separator = reading.separator or separator_of(text_of(content, encoding))
     frame = read_text(content, encoding, separator, reading.decimal or ".")
     decimal = reading.decimal or "."
@@ -156,9 +234,7 @@ def parse_text(path: Path, target: str | None, reading: Reading) -> Parsed:
         check_decimals(frame, again, commas)
         frame = again
     found = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    usual = {"separator": ",", "decimal": ".", "encoding": "utf-8-sig"}
-    known = [f"{name} {value!r}" for name, value in found.items() if value != usual[name]]
-    return split_target(frame, target)._replace(note=", ".join(known))
+    return split_target(frame, target)._replace(dialect=found)
 
 
 def text_of(content: bytes, encoding: str) -> io.TextIOWrapper:
@@ -166,35 +242,53 @@ def text_of(content: bytes, encoding: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
 
 
-def encoding_of(content: bytes, said: str | None) -> str:
+def encoding_of(file: BinaryIO, said: str | None) -> str:
     """Return the encoding of a text: what is said, else UTF-8, UTF-16 with a byte order mark, or cp1252.
 
-    Printable text in latin-1 reads the same as cp1252.
+    Printable text in latin-1 reads the same as cp1252. The file is read in blocks.
     """
-    if said is None and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if said is None and file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         said = "utf-16"
-    if said is None and b"\0" in content:
+    if said is None and any(b"\0" in block for block in blocks(file)):
         raise Fault("the file holds bytes that are no text; check its format")
     tried = [said] if said else ["utf-8-sig", "cp1252"]
     for encoding in tried:
-        try:
-            content.decode(encoding)
-        except UnicodeError as error:
-            # Counted in bytes, as the text cannot be read.
-            bad = content.count(b"\n", 0, getattr(error, "start", 0)) + 1
-        else:
+        bad = undecodable_line(file, encoding)
+        if not bad:
             break
     else:
         advice = "name the encoding with --encoding, or save the file as UTF-8"
         raise Fault(f"line {bad} is not {' nor '.join(tried)}; {advice}")
     if said is None and encoding == "cp1252":
-        lines = enumerate(content.split(b"\n"), start=1)
-        special = {number: is_utf8(line) for number, line in lines if not line.isascii()}
-        if any(special.values()):
-            first = {whether: number for number, whether in reversed(special.items())}
+        file.seek(0)
+        first: dict[bool, int] = {}
+        for number, line in enumerate(file, start=1):
+            if not line.isascii():
+                first.setdefault(is_utf8(line), number)
+        if True in first:
             wrong = f"line {first[True]} looks like UTF-8, and line {first[False]} is not UTF-8"
             raise Fault(f"{wrong}; repair one of them, or name the encoding with --encoding")
     return encoding
+
+
+def blocks(file: BinaryIO, size: int = 2**20) -> Iterator[bytes]:
+    """Yield the bytes of a file from its beginning, in blocks."""
+    file.seek(0)
+    while block := file.read(size):
+        yield block
+
+
+def undecodable_line(file: BinaryIO, encoding: str) -> int:
+    """Return the number of the first line that is not text in an encoding, or 0. Lines are counted in bytes."""
+    decoder, lines = codecs.getincrementaldecoder(encoding)(), 0
+    for block in itertools.chain(blocks(file), [b""]):
+        try:
+            decoder.decode(block, final=not block)
+        except UnicodeError as error:
+            decoded = getattr(error, "object", block)
+            return lines + decoded.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        lines += block.count(b"\n")
+    return 0
 
 
 def is_utf8(line: bytes) -> bool:
@@ -233,16 +327,9 @@ def read_text(content: bytes | str, encoding: str, separator: str, decimal: str)
     """Return the table of a text file."""
     content = content.encode(encoding) if isinstance(content, str) else content
     options: dict[str, Any] = {"sep": separator, "decimal": decimal, "encoding": encoding}
-    options |= {"na_values": GAPS, "index_col": False, "low_memory": False}
-    try:
-        with warnings.catch_warnings(record=True) as cut:
-            warnings.simplefilter("always", pd.errors.ParserWarning)
-            frame = pd.read_csv(io.BytesIO(content), **options)
-    except pd.errors.EmptyDataError:
-        raise Fault("the file is empty; give one with a header and rows") from None
-    except pd.errors.ParserError as error:
-        raise Fault(in_plain_words(error)) from error
-    every = bool(cut) or bool(frame.iloc[:, -1].isna().any())
+    options |= {"na_values": UNKNOWN, "index_col": False, "low_memory": False}
+    frame, cut = parsed(lambda: pd.read_csv(io.BytesIO(content), **options))
+    every = cut or bool(frame.iloc[:, -1].isna().any())
     check_widths(text_of(content, encoding), separator, every)
     return frame
 
@@ -261,7 +348,9 @@ def comma_columns(frame: pd.DataFrame) -> list[str]:
     ]
 
 
-def check_decimals(points: pd.DataFrame, commas: pd.DataFrame, found: list[str]) -> None:
+def check_decimals(
+    points: pd.DataFrame, commas: pd.DataFrame, found: list[str], usual: str = "."
+) -> None:
     """Refuse columns that may have a decimal comma or not: the same text is read with either mark."""
     numeric = pd.api.types.is_numeric_dtype
     others = [name for name in points if numeric(points[name]) and not numeric(commas[name])]
@@ -270,7 +359,7 @@ def check_decimals(points: pd.DataFrame, commas: pd.DataFrame, found: list[str])
             f"numbers have a comma in the columns {listed(found)} and a point in {listed(others)}"
         )
         raise Fault(f"{wrong}; write them alike, or say --decimal")
-    if all(points[name].dropna().str.fullmatch(THOUSANDS).all() for name in found):
+    if usual != "," and all(points[name].dropna().str.fullmatch(THOUSANDS).all() for name in found):
         wrong = f"the commas in the columns {listed(found)} may be between thousands, or decimal"
         raise Fault(
             f"{wrong}; say --decimal ',' if they are decimal, else write the numbers without"
@@ -322,10 +411,15 @@ def parse_parquet(path: Path, target: str | None, reading: Reading) -> Parsed:
 
 def parse_excel(path: Path, target: str | None, reading: Reading) -> Parsed:
     """Return the features and labels of the only sheet of a workbook, or of the one that is named."""
+    return split_target(as_if_text(read_sheet(path, reading)), target)
+
+
+def read_sheet(path: Path, reading: Reading) -> pd.DataFrame:
+    """Return the only sheet of a workbook, or the one that is named, as Python objects."""
     try:
         sheets = pd.read_excel(path, sheet_name=None, dtype=object, engine="openpyxl")
     except ImportError as error:
-        raise Fault("xlsx files need openpyxl: pip install openpyxl") from error
+        raise Fault(f"xlsx files need openpyxl: {INSTALL}") from error
     full = {name: frame for name, frame in sheets.items() if frame.size}
     if reading.sheet is not None and reading.sheet not in sheets:
         raise Fault(f"there is no sheet {reading.sheet!r}; --sheet can be {listed(list(sheets))}")
@@ -335,7 +429,7 @@ def parse_excel(path: Path, target: str | None, reading: Reading) -> Parsed:
         raise Fault("the file has no rows of data; give one with some")
     frame = sheets[reading.sheet] if reading.sheet is not None else next(iter(full.values()))
     # Empty rows are skipped, as in text files.
-    return split_target(as_if_text(frame.dropna(how="all").reset_index(drop=True)), target)
+    return frame.dropna(how="all").reset_index(drop=True).rename(columns=str)
 
 
 def as_if_text(frame: pd.DataFrame) -> pd.DataFrame:
@@ -344,9 +438,7 @@ def as_if_text(frame: pd.DataFrame) -> pd.DataFrame:
     So the same columns are the same in all formats. Columns of numbers, dates or lists stay as they are.
     """
     frame.columns = frame.columns.map(str)
-    if frame.columns.has_duplicates:
-        twice = list(frame.columns[frame.columns.duplicated()])
-        raise Fault(f"there are two columns {listed(twice)}; rename one of them")
+    check_names(list(frame.columns))
     strings = [
         name for name in frame if frame[name].dtype.kind not in "biufmM" and not nested(frame[name])
     ]
@@ -367,17 +459,32 @@ def split_target(frame: pd.DataFrame, target: str | None) -> Parsed:
         columns += " (only one: is the separator right? --separator says it)"
     if target is None:
         raise Fault(f"name the column of the labels with --target; {columns}")
-    lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(target.lower(), lower, n=1)
-    hint = f"did you mean {lower[close[0]]!r}? " if close else ""
-    raise Fault(f"there is no column {target!r} for --target; {hint}{columns}")
+    raise Fault(f"there is no column {target!r} for --target; {closest(target, names)}{columns}")
+
+
+def closest(name: str, names: list[str]) -> str:
+    """Return a hint at the name that is most like another, if one is."""
+    lower = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f"did you mean {lower[close[0]]!r}? " if close else ""
 
 
 def parse_npz(path: Path, target: str | None, reading: Reading) -> Parsed:
-    """Return what an npz file holds: X, or the CSR parts, y and, if given, classes and fold.
+    """Return what an npz file holds: X, or the CSR parts, y and, if given, classes and fold."""
+    parts = npz_parts(path)
+    if "y" not in parts:
+        raise Fault(_lacking(parts, "y and X, or y and"))
+    X, y = npz_features(parts, "y and X, or y and"), parts["y"]
+    if y.shape != X.shape[:1]:
+        raise Fault(f"y has shape {y.shape}, the features {X.shape}; save one label per row")
+    fold = parts.get("fold")
+    if fold is not None and fold.shape != y.shape:
+        raise Fault(f"fold has shape {fold.shape}, y {y.shape}; save one number per row")
+    return Parsed(X, y, parts.get("classes"), fold)
 
-    Python objects are not loaded.
-    """
+
+def npz_parts(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz file. Python objects are not loaded."""
     if not zipfile.is_zipfile(path):
         raise zipfile.BadZipFile("not a whole npz file")
     parts = {}
@@ -392,20 +499,23 @@ def parse_npz(path: Path, target: str | None, reading: Reading) -> Parsed:
                     f"{key!r} holds Python objects, which are not loaded because they can run code"
                 )
                 raise Fault(f"{why}; save arrays of numbers or strings") from error
-    if "y" not in parts or not ("X" in parts or set(CSR_PARTS) <= set(parts)):
-        wanted = f"y and X, or y and the CSR parts {', '.join(CSR_PARTS)}"
-        raise Fault(f"the file must hold {wanted}; it holds {listed(sorted(parts))}")
-    X, y = parts["X"] if "X" in parts else csr(parts), parts["y"]
+    return parts
+
+
+def npz_features(parts: dict[str, np.ndarray], wanted: str = "X, or") -> Any:
+    """Return the features among the arrays of an npz file: X, or the CSR parts."""
+    if not ("X" in parts or set(CSR_PARTS) <= set(parts)):
+        raise Fault(_lacking(parts, wanted))
+    X = parts["X"] if "X" in parts else csr(parts)
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         found = f"shape {X.shape} and type {X.dtype}"
         raise Fault(f"the features have {found}; save a two-dimensional array of numbers")
-    if y.shape != X.shape[:1]:
-        raise Fault(f"y has shape {y.shape}, the features {X.shape}; save one label per row")
-    fold = parts.get("fold")
-    if fold is not None and fold.shape != y.shape:
-        raise Fault(f"fold has shape {fold.shape}, y {y.shape}; save one number per row")
-    X = X.astype(np.float32 if X.dtype == np.float32 else np.float64)
-    return Parsed(X, y, parts.get("classes"), fold)
+    return X.astype(np.float32 if X.dtype == np.float32 else np.float64)
+
+
+def _lacking(parts: dict[str, np.ndarray], wanted: str) -> str:
+    wanted = f"{wanted} the CSR parts {', '.join(CSR_PARTS)}"
+    return f"the file must hold {wanted}; it holds {listed(sorted(parts))}"
 
 
 def csr(parts: dict[str, np.ndarray]) -> scipy.sparse.csr_matrix:
@@ -443,6 +553,150 @@ def parse_libsvm(path: Path, target: str | None, reading: Reading) -> Parsed:
         ) from error
 
 
+# Chunks
+
+
+def chunks(
+    source: str | Path | pd.DataFrame,
+    numbers: Collection[str] = (),
+    reading: Reading = RECOGNISED,
+    usual_decimal: str = ".",
+    rows: int = CHUNK,
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of a file or DataFrame in chunks, so that a CSV or Parquet file of any size can be read.
+
+    Parameters
+    ----------
+    source : str, Path or DataFrame
+        The file, whose suffix tells the format, or a table in memory.
+    numbers : collection of str
+        The columns of a text file that hold numbers or labels. All others are read as texts.
+    reading : Reading
+        How to read text files and workbooks.
+    usual_decimal : str, default="."
+        The decimal mark if numbers such as 1,500 leave it open.
+    rows : int
+        The most rows of a chunk.
+
+    Yields
+    ------
+    tuple
+        The rows, a DataFrame with the columns as they stand in the file, or a matrix; and for a matrix the labels, if
+        the file has some, else None.
+    """
+    if isinstance(source, pd.DataFrame):
+        source = source.rename(columns=str)
+        check_names(list(source.columns))
+        yield from ((part, None) for part in _parts(source, rows))
+        return
+    path = Path(source)
+    suffix = known_suffix(path)
+    kind = FORMATS[suffix]
+    with named_faults(path, suffix):
+        check_access(path)
+        if kind == "text":
+            yield from (
+                (part, None) for part in text_chunks(path, numbers, reading, usual_decimal, rows)
+            )
+        elif kind == "parquet":
+            yield from ((part, None) for part in parquet_chunks(path, rows))
+        elif kind == "excel":
+            yield from ((part, None) for part in _parts(read_sheet(path, reading), rows))
+        else:
+            X, y = npz_matrix(path) if kind == "npz" else parse_libsvm(path, None, reading)[:2]
+            for start in range(0, X.shape[0], rows):
+                part = slice(start, start + rows)
+                yield X[part], None if y is None else y[part]
+
+
+def _parts(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:
+    return (frame.iloc[start : start + rows] for start in range(0, len(frame), rows))
+
+
+def text_chunks(
+    path: Path, numbers: Collection[str], reading: Reading, usual_decimal: str, rows: int
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a text file; see `chunks`. What is not said of its dialect is recognised."""
+    with opened(path) as file:
+        encoding = encoding_of(file, reading.encoding)
+        file.seek(0)
+        wrapper = io.TextIOWrapper(file, encoding, newline="")
+        separator = reading.separator or separator_of(wrapper)
+        wrapper.seek(0)
+        if not any(line.strip() for line in itertools.islice(wrapper, LOOKED_AT)):
+            raise Fault("the file is empty; give one with a header and rows")
+    options: dict[str, Any] = {"sep": separator, "encoding": encoding, "na_values": UNKNOWN}
+    options |= {"index_col": False, "low_memory": False}
+    names = [str(name) for name in parsed(lambda: pd.read_csv(path, nrows=0, **options))[0].columns]
+    options["dtype"] = {name: str for name in names if name not in numbers}
+    decimal = reading.decimal
+    if decimal is None:
+        first = parsed(lambda: pd.read_csv(path, nrows=min(rows, LOOKED_AT), **options))[0]
+        inside = [name for name in first if name in numbers]
+        decimal = "."
+        if commas := comma_columns(first[inside]):
+            decimal = ","
+            again = pd.read_csv(path, nrows=min(rows, LOOKED_AT), decimal=",", **options)
+            check_decimals(first[inside], again[inside], commas, usual_decimal)
+    checked = False
+    with pd.read_csv(path, chunksize=rows, decimal=decimal, **options) as reader:
+        for number in itertools.count():
+            frame, cut = parsed(lambda: next(reader, None))
+            if frame is None:
+                break
+            every = cut or bool(frame.iloc[:, -1].isna().any())
+            if not number or (every and not checked):
+                # What pandas cuts or fills up is found by reading the lines once more.
+                with opened(path) as file:
+                    check_widths(io.TextIOWrapper(file, encoding, newline=""), separator, every)
+                checked = checked or every
+            yield frame
+
+
+def parsed(read: Callable[[], Any]) -> tuple[Any, bool]:
+    """Return what pandas reads, and whether it has cut rows; its errors become faults."""
+    try:
+        with warnings.catch_warnings(record=True) as cut:
+            warnings.simplefilter("always", pd.errors.ParserWarning)
+            found = read()
+    except pd.errors.EmptyDataError:
+        raise Fault("the file is empty; give one with a header and rows") from None
+    except pd.errors.ParserError as error:
+        raise Fault(in_plain_words(error)) from error
+    return found, bool(cut)
+
+
+def parquet_chunks(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a Parquet file; an index that pandas stored in it is left out."""
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise Fault("Parquet files need pyarrow: pip install pyarrow") from error
+    with pq.ParquetFile(path, **PARQUET) as file:
+        stored = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+        names = [name for name in file.schema_arrow.names if name not in stored]
+        check_names(names)
+        for batch in file.iter_batches(batch_size=rows, columns=names):
+            yield batch.to_pandas(ignore_metadata=True)
+
+
+def npz_matrix(path: Path) -> tuple[Any, np.ndarray | None]:
+    """Return the features of an npz file, and its labels if it has some."""
+    found = npz_parts(path)
+    X = npz_features(found)
+    y = found.get("y")
+    if y is not None and y.shape != X.shape[:1]:
+        raise Fault(f"y has shape {y.shape}, the features {X.shape}; save one label per row")
+    return X, y
+
+
+def check_names(names: list[str]) -> None:
+    """Refuse two columns of the same name."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise Fault(f"there are two columns {listed(twice)}; rename one of them")
+
+
 PARSERS: dict[str, Callable[[Path, str | None, Reading], Parsed]] = {
     "text": parse_text,
     "excel": parse_excel,
@@ -453,10 +707,21 @@ PARSERS: dict[str, Callable[[Path, str | None, Reading], Parsed]] = {
 
 
 def encode(
-    values: np.ndarray, names: np.ndarray | None, positive: str | None
+    values: np.ndarray,
+    names: np.ndarray | None,
+    positive: str | None,
+    unlabelled: bool = False,
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the class of each label, as a number, and the names of the classes."""
-    missing = np.flatnonzero(pd.isna(values))
+    """Return the class of each label, as a number, and the names of the classes; see `load_file` for rows without."""
+    gaps = np.asarray(pd.isna(values))
+    missing = np.flatnonzero(gaps)
+    if len(missing) and unlabelled:
+        if gaps.all():
+            raise Fault("no row has a label; give a file in which some have")
+        codes, classes = encode(values[~gaps], names, positive)
+        y = np.full(len(values), -1)
+        y[~gaps] = codes
+        return y, classes
     if len(missing):
         wrong = (
             f"{len(missing)} rows have no label, the first of them row {missing[0] + 1} of the data"

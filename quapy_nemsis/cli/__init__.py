@@ -1,0 +1,178 @@
+"""The installed command ``quapy-nemsis``: prevalences of the classes in files, with intervals, and what has changed.
+
+Arguments are read and checked here, before anything slow is imported. A command is an entry of `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+from quapy_nemsis.tables.formats import Reading
+
+#: What the command ends with.
+FINE, ERROR, CHANGED = 0, 1, 2
+_EXAMPLES = """examples:
+  quapy-nemsis fit labelled.csv --target outcome --positive yes --out model.qn
+  quapy-nemsis estimate model.qn new*.csv
+  quapy-nemsis estimate model.qn tonight.csv --json --html tonight.html
+  quapy-nemsis check model.qn labelled_new.csv
+  quapy-nemsis show model.qn
+
+It ends with 0 if all is well, 2 if prevalences have changed (`check`: if a true prevalence is outside of its
+interval), and 1 if something is wrong."""
+
+
+def _interval(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"must lie between 0 and 1, such as 0.95; got {text}")
+    return value
+
+
+def _reading_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how files are read, where this should not be recognised")
+    group.add_argument("--separator", metavar="CHAR", help="between two fields; 'tab' for tabs")
+    group.add_argument("--decimal", choices=[".", ","], help="the decimal mark")
+    group.add_argument("--encoding", metavar="NAME", help="such as utf-8, cp1252 or latin-1")
+    group.add_argument("--sheet", metavar="NAME", help="the sheet of an xlsx file")
+
+
+def _level_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--interval",
+        type=_interval,
+        default=0.95,
+        metavar="SHARE",
+        help="probability with which an interval contains the prevalence (default: 0.95)",
+    )
+
+
+def _fit_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("labelled", metavar="LABELLED", help="CSV, Parquet, xlsx, npz or LIBSVM")
+    parser.add_argument("--target", metavar="COLUMN", help="the column of the labels")
+    parser.add_argument("--positive", metavar="LABEL", help="one class, against all others")
+    parser.add_argument("--out", metavar="MODEL", required=True, help="the file to write")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    _reading_options(parser)
+
+
+def _estimate_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="files with the same columns")
+    _level_option(parser)
+    parser.add_argument(
+        "--alpha",
+        type=_interval,
+        metavar="SHARE",
+        help="a change is found if its p-value is below this (default: 1 - interval)",
+    )
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print a line of JSON for each file")
+    shown.add_argument("--csv", action="store_true", help="print CSV: a line for file and class")
+    parser.add_argument("--html", metavar="PAGE", help="write a page with a plot")
+    parser.add_argument(
+        "--prometheus", metavar="TEXT", help="write metrics for Prometheus; - prints them"
+    )
+    _reading_options(parser)
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="labelled files")
+    _level_option(parser)
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each file")
+    _reading_options(parser)
+
+
+def _show_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+class Command(NamedTuple):
+    """A command: what it does, its options, and the function that runs it, as "module:function"."""
+
+    help: str
+    options: Callable[[argparse.ArgumentParser], None]
+    run: str
+
+
+COMMANDS = {
+    "fit": Command("learn from a labelled file", _fit_options, "quapy_nemsis.cli.commands:fit"),
+    "estimate": Command(
+        "estimate the prevalences in new files, and whether they have changed",
+        _estimate_options,
+        "quapy_nemsis.cli.commands:estimate",
+    ),
+    "check": Command(
+        "compare estimates with the labels of a file",
+        _check_options,
+        "quapy_nemsis.cli.commands:check",
+    ),
+    "show": Command("tell what is in a model", _show_options, "quapy_nemsis.cli.commands:show"),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the arguments."""
+    whole = argparse.ArgumentParser(
+        prog="quapy-nemsis",
+        description="Prevalences of classes in files: learn from a labelled one, estimate in others.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    whole.add_argument("--version", action="store_true", help="print the version")
+    inner = whole.add_subparsers(dest="command", metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        command.options(inner.add_parser(name, help=command.help, description=command.help))
+    return whole
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, and return what the process should end with.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        0 if all is well, 2 if something has changed, 1 if something is wrong.
+
+    Examples
+    --------
+    >>> main(["show", "nowhere.qn"])
+    1
+    """
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as end:  # argparse ends with 2, which stands for a change here
+        return ERROR if end.code else FINE
+    if options.version:
+        from quapy_nemsis import __version__
+
+        print(__version__)
+        return FINE
+    if options.command is None:
+        parser().print_help()
+        return ERROR
+    try:
+        if hasattr(options, "separator"):
+            separator = "\t" if options.separator == "tab" else options.separator
+            options.reading = Reading(separator, options.decimal, options.encoding, options.sheet)
+        module, _, function = COMMANDS[options.command].run.partition(":")
+        return int(getattr(import_module(module), function)(options))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    except BrokenPipeError:  # as in `… | head`; nothing more can be printed, not even at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+        print(f"error: {error}", file=sys.stderr)
+    return ERROR

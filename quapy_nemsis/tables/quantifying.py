@@ -1,0 +1,637 @@
+"""From files to prevalences: a quantifier that reads tables, prepares their columns and says what is odd about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from quapy_nemsis._validation import check_seed
+from quapy_nemsis.learners.calibration import Calibration
+from quapy_nemsis.learners.state import Arrays, Saved, check_parameters
+from quapy_nemsis.quantifiers.default import Quantifier, Scores
+from quapy_nemsis.tables.formats import INSTALL, RECOGNISED, Fault, Reading
+
+try:
+    import pandas as pd
+
+    from quapy_nemsis.tables.columns import known as known_values
+    from quapy_nemsis.tables.columns import listed, read_as, text
+    from quapy_nemsis.tables.preparing import (
+        Preparation,
+        TablePreparation,
+        are_term_counts,
+        preparer,
+    )
+    from quapy_nemsis.tables.reading import (
+        LabelledData,
+        check_finite,
+        chunks,
+        closest,
+        load_file,
+        load_frame,
+    )
+except ImportError as error:
+    if str(error.name).startswith("quapy_nemsis"):
+        raise
+    raise ImportError(f"tables need {error.name}: {INSTALL}") from error
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: The least rows of a class that something can be learned from.
+LEAST = 5
+# Samples of held-out rows that tell how exact estimates will be, the rows of one, and the draws for its interval.
+_SAMPLES, _SAMPLE_SIZE, _DRAWS = 40, 500, 100
+# Examples in messages, and different unseen categories that are counted.
+_SHOWN, _MOST_UNSEEN = 3, 1000
+Table = Any
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Prevalences of the classes in a file or table, with intervals, and what is to be known about it."""
+
+    #: Name of the file, or "the table".
+    source: str
+    n_rows: int
+    classes: tuple[str, ...]
+    prevalences: np.ndarray
+    #: Ends of the interval of each class, and the probability with which it contains the prevalence.
+    low: np.ndarray
+    high: np.ndarray
+    level: float
+    #: Prevalences in training.
+    training: np.ndarray
+    #: What was odd about the file and what was done about it, in words.
+    notes: tuple[str, ...] = ()
+    #: Shares of the labels, if the file has them and they were asked for.
+    true: np.ndarray | None = None
+    scores: Scores | None = field(default=None, repr=False, compare=False)
+    draws: np.ndarray | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def inside(self) -> np.ndarray | None:
+        """Whether each interval contains the share of the labels, if there are labels."""
+        if self.true is None:
+            return None
+        return (self.low - 1e-9 <= self.true) & (self.true <= self.high + 1e-9)
+
+
+class TableQuantifier(BaseEstimator):
+    """Estimate the prevalences of classes in tables: files, or DataFrames.
+
+    `fit` takes a labelled table, recognises what its columns are, and trains a `Quantifier` on the numbers made of
+    them. `estimate` takes other tables with the same columns, reads them in chunks, and keeps only the scores of their
+    rows. A table may be a CSV, Parquet, xlsx, npz or LIBSVM file, or a DataFrame. `quapy_nemsis.save` saves the
+    quantifier.
+
+    Parameters
+    ----------
+    target : str or None, default=None
+        The column of the labels. npz and LIBSVM files have no names of columns and need none.
+    positive : str or None, default=None
+        A label, as text, to be told apart from all others. If None, each label is a class.
+    quantifier : Quantifier or None, default=None
+        None is ``Quantifier()`` with the random state below.
+    random_state : int, default=0
+        Seed of the quantifier and of its intervals.
+
+    Attributes
+    ----------
+    quantifier_ : Quantifier
+        The fitted quantifier. Its classes are 0, 1 and so on.
+    preparation_ : Preparation
+        What makes numbers of columns.
+    classes_ : list of str
+        Names of the classes.
+    facts_ : dict
+        What is known about the training, in plain values: rows, columns, and how exact estimates will be.
+    unlabelled_ : Estimate or None
+        Estimate for the rows without a label, if the table of training had some.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> def month(rows, share):
+    ...     ill = rng.random(rows) < share
+    ...     return pd.DataFrame({
+    ...         "age": rng.normal(50 + 15 * ill, 10).round(),
+    ...         "fever": rng.random(rows) < 0.2 + 0.6 * ill,
+    ...         "town": rng.choice(["Pisa", "Rome"], rows),
+    ...         "outcome": np.where(ill, "ill", "well"),
+    ...     })
+    >>> model = TableQuantifier(target="outcome", positive="ill").fit(month(1000, 0.3))
+    >>> may = month(800, 0.6)
+    >>> found = model.estimate(may.drop(columns="outcome"))
+    >>> bool(found.low[1] <= (may["outcome"] == "ill").mean() <= found.high[1])
+    True
+    """
+
+    quantifier_: Quantifier
+    preparation_: Preparation
+    classes_: list[str]
+    facts_: dict[str, Any]
+    unlabelled_: Estimate | None
+
+    def __init__(
+        self,
+        target: str | None = None,
+        positive: str | None = None,
+        quantifier: Any = None,
+        random_state: int = 0,
+    ):
+        self.target = target
+        self.positive = positive
+        self.quantifier = quantifier
+        self.random_state = random_state
+
+    def fit(self, table: Table, y: Any = None, *, reading: Reading = RECOGNISED) -> Self:
+        """Learn from a labelled table. Rows without a label are estimated, see `unlabelled_`.
+
+        Parameters
+        ----------
+        table : str, Path or DataFrame
+            The table.
+        y : None
+            Ignored; labels are in the column `target`.
+        reading : Reading
+            How to read text files and workbooks, where this should not be recognised.
+
+        Returns
+        -------
+        self
+            The fitted quantifier.
+        """
+        check_seed(self.random_state)
+        options = (self.target, self.positive)
+        if isinstance(table, pd.DataFrame):
+            data = load_frame(table, *options, unlabelled=True)
+        else:
+            data = load_file(table, *options, reading, unlabelled=True)
+        name = _name(table)
+        rarest = int(data.counts.argmin())
+        if data.counts[rarest] < LEAST:
+            raise Fault(
+                f"{name}: of {len(data.classes):,} classes, {data.classes[rarest]!r} has {data.counts[rarest]} rows, "
+                f"and {LEAST} are needed. Add some, leave these rows out, name another column with --target, or one "
+                "class with --positive, against all others"
+            )
+        rows, rest = np.flatnonzero(data.y >= 0), np.flatnonzero(data.y < 0)
+        take = data.features.iloc if data.roles else data.features
+        preparation = preparer(take[rows], are_term_counts(data.features), data.roles or None)
+        quantifier = Quantifier() if self.quantifier is None else clone(self.quantifier)
+        if quantifier.random_state is None:
+            quantifier.random_state = self.random_state
+        quantifier.fit(preparation.fit_transform(take[rows]), data.y[rows])
+        self.preparation_, self.quantifier_ = preparation, quantifier
+        self.classes_ = list(data.classes)
+        self.facts_ = self._facts(data, name)
+        self.unlabelled_ = None
+        if len(rest):
+            scores = quantifier.scores(preparation.transform(take[rest]))
+            self.unlabelled_ = self._estimated(Scored(f"{name}, rows without a label", scores))
+        return self
+
+    def _facts(self, data: LabelledData, name: str) -> dict[str, Any]:
+        """What is known about the training, in plain values."""
+        labelled = int(data.counts.sum())
+        return {
+            "source": name,
+            "sha256": data.fingerprint,
+            "trained": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            "rows": labelled,
+            "unlabelled rows": len(data.y) - labelled,
+            "counts": data.counts.tolist(),
+            "columns": data.columns_table(),
+            "features": self.preparation_.width,
+            "codes": data.codes,
+            "formats": data.formats,
+            "decimal": (data.dialect or {}).get("decimal", "."),
+            "dialect": data.note,
+            "expected": expected_accuracy(self.quantifier_, self.random_state),
+        }
+
+    def score(self, table: Table, *, reading: Reading = RECOGNISED, labels: bool = False) -> Scored:
+        """Score the rows of a table, chunk by chunk.
+
+        Parameters
+        ----------
+        table : str, Path or DataFrame
+            The table.
+        reading : Reading
+            How to read text files and workbooks.
+        labels : bool, default=False
+            Whether to read the labels, too. Rows without one are then left out.
+
+        Returns
+        -------
+        Scored
+            Scores of the rows, classes if asked for, and notes.
+        """
+        check_is_fitted(self)
+        name = _name(table)
+        with _named(name):
+            checks = _Checks(self)
+            parts, codes, n_scored = [], [], 0
+            numbers = {*checks.numbers, *([] if self.target is None else [self.target])}
+            for rows, y in chunks(table, numbers, reading, self.facts_["decimal"]):
+                if labels and isinstance(rows, pd.DataFrame):
+                    y = checks.labels(rows)
+                if labels:
+                    found = self._codes(y)
+                    checks.unlabelled += int((found < 0).sum())
+                    kept = np.flatnonzero(found >= 0)
+                    rows = rows.iloc[kept] if isinstance(rows, pd.DataFrame) else rows[kept]
+                    codes.append(found[kept])
+                if rows.shape[0]:
+                    features = self.preparation_.transform(checks.read(rows, labels))
+                    parts.append(self.quantifier_.scores(features, n_scored))
+                    n_scored += len(parts[-1])
+            if not parts:
+                wanted = "rows with a label" if labels else "rows of data"
+                raise Fault(f"the file has no {wanted}; give one with some")
+            return Scored(
+                name,
+                Scores.joined(parts),
+                np.concatenate(codes) if labels else None,
+                tuple(checks.notes()),
+            )
+
+    def _codes(self, labels: Any) -> np.ndarray:
+        """Classes of labels, −1 where there is none."""
+        if labels is None:
+            raise Fault("the file has no labels; give one with some")
+        known, values = self.facts_["codes"], np.asarray(labels)
+        missing = np.asarray(pd.isna(values))
+        found = np.full(len(values), -1)
+        for label in pd.unique(pd.Series(values[~missing])):
+            spelled = text(label)
+            if spelled not in known:
+                raise Fault(
+                    f"the label {spelled!r} is not known; training had {listed(list(known))}"
+                )
+            found[~missing & (values == label)] = known[spelled]
+        return found
+
+    def estimate(
+        self,
+        table: Table,
+        level: float = 0.95,
+        *,
+        reading: Reading = RECOGNISED,
+        labels: bool = False,
+    ) -> Estimate:
+        """Estimate the prevalences of the classes in a table, with intervals.
+
+        Parameters
+        ----------
+        table : str, Path or DataFrame
+            The table.
+        level : float, default=0.95
+            Probability with which the interval of a class contains its prevalence among the rows.
+        reading : Reading
+            How to read text files and workbooks.
+        labels : bool, default=False
+            Whether to compare with the labels of the table (see `Estimate.true` and `Estimate.inside`).
+
+        Returns
+        -------
+        Estimate
+            Prevalences, intervals and notes.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"the interval must lie between 0 and 1, such as 0.95; got {level!r}")
+        return self._estimated(self.score(table, reading=reading, labels=labels), level)
+
+    def _estimated(self, scored: Scored, level: float = 0.95) -> Estimate:
+        scores, known = scored.scores, self.quantifier_.calibration_
+        draws = self.quantifier_.draw(scores)
+        tail = 0.5 * (1.0 - level)
+        low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0)
+        true = None
+        if scored.codes is not None:
+            true = np.bincount(scored.codes, minlength=len(self.classes_)) / len(scores)
+        return Estimate(
+            source=scored.source,
+            n_rows=len(scores),
+            classes=tuple(self.classes_),
+            prevalences=self.quantifier_.predict(scores),
+            low=low,
+            high=high,
+            level=level,
+            training=known.members / known.members.sum(),
+            notes=scored.notes,
+            true=true,
+            scores=scores,
+            draws=draws,
+        )
+
+    def to_saved(self) -> Saved:
+        """What a file holds of the quantifier, which must be fitted."""
+        check_is_fitted(self)
+        parameters = {name: getattr(self, name) for name in ("target", "positive", "random_state")}
+        parameters |= {"classes": self.classes_, "facts": self.facts_}
+        parts = {"quantifier": self.quantifier_, "preparation": self.preparation_}
+        return Saved(parameters, parts, {})
+
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
+        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        names = ("target", "positive", "random_state", "classes", "facts")
+        check_parameters(parameters, names, cls.__name__)
+        quantifier, preparation = parts.get("quantifier"), parts.get("preparation")
+        if (
+            not isinstance(quantifier, Quantifier)
+            or not hasattr(quantifier, "calibration_")
+            or not isinstance(preparation, Preparation)
+            or len(parts) != 2
+        ):
+            raise ValueError("it consists of no fitted Quantifier and preparation")
+        features = quantifier.features_
+        wanted = (quantifier.classifier if features is None else features).n_features_in_
+        if preparation.width != wanted:
+            raise ValueError("its preparation does not fit its quantifier")
+        classes, facts = parameters["classes"], parameters["facts"]
+        _check_facts(facts, classes, len(quantifier.classes_), preparation)
+        found = cls(**{name: parameters[name] for name in names[:3]})
+        for name in names[:2]:
+            if not isinstance(parameters[name], str | None):
+                raise ValueError(f"its {name} is no text")
+        check_seed(found.random_state)
+        found.quantifier_, found.preparation_ = quantifier, preparation
+        found.classes_, found.facts_, found.unlabelled_ = classes, facts, None
+        return found
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of the rows of a table, their classes if it has labels, and what was odd about it."""
+
+    source: str
+    scores: Scores
+    codes: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+
+
+class _Checks:
+    """Reads chunks of a table as the table of training was read, and counts what is odd."""
+
+    def __init__(self, model: TableQuantifier):
+        self.model, self.preparation = model, model.preparation_
+        table = self.preparation if isinstance(self.preparation, TablePreparation) else None
+        self.used = {} if table is None else table.used
+        self.table = table
+        self.categories = {} if table is None else {each.name: each for each in table.categories}
+        self.numbers = [name for name, kind in self.used.items() if kind == "number"]
+        self.formats: dict[str, str] = model.facts_["formats"]
+        self.known: Counter[str] = Counter()
+        self.unreadable: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+        self.gaps: Counter[str] = Counter()
+        self.unseen: dict[str, Counter[str]] = {}
+        self.unlabelled = 0
+        self.names: list[str] | None = None
+        self.new: list[str] = []
+        self.has_target = False
+
+    def read(self, rows: Any, labels: bool) -> Any:
+        """Return a chunk as the preparation takes it."""
+        if self.table is None:
+            return self._matrix(rows)
+        if not isinstance(rows, pd.DataFrame):
+            raise Fault(
+                f"the file has no names of columns; the model needs {listed(list(self.used))}"
+            )
+        if self.names is None:
+            self._look_at_names(self.table, list(rows.columns), labels)
+        found = {name: self._column(name, rows[name]) for name in self.used}
+        frame = pd.DataFrame(found, index=rows.index)
+        check_finite(frame)
+        self._look_at_gaps(self.table, frame)
+        return frame
+
+    def _matrix(self, rows: Any) -> Any:
+        if isinstance(rows, pd.DataFrame):
+            raise Fault("the model was trained on a matrix; give an npz or LIBSVM file")
+        width = self.preparation.width
+        if scipy.sparse.issparse(rows) and rows.shape[1] < width:
+            rows.resize(rows.shape[0], width)  # LIBSVM files do not say how many columns there are
+        if rows.shape[1] != width:
+            raise Fault(f"the rows have {rows.shape[1]} columns, and those of training {width}")
+        check_finite(rows)
+        return rows
+
+    def labels(self, rows: pd.DataFrame) -> Any:
+        """Return the column of labels of a chunk."""
+        target, names = self.model.target, list(rows.columns)
+        if target not in names:
+            raise Fault(
+                f"there is no column {target!r} of labels; {closest(str(target), names)}the columns are {listed(names)}"
+            )
+        return rows[target].to_numpy()
+
+    def _look_at_names(self, table: TablePreparation, names: list[str], labels: bool) -> None:
+        """Refuse a table in which columns are missing; note new ones."""
+        self.names, target = names, self.model.target
+        self.new = [name for name in names if name not in table.taken_as and name != target]
+        self.has_target = target in names and not labels
+        missing = [name for name in self.used if name not in names]
+        if not missing:
+            return
+        hints = {name: closest(name, self.new) for name in missing}
+        told = [
+            f"{name!r} ({hint.strip()})" if hint else repr(name) for name, hint in hints.items()
+        ]
+        shown = ", ".join(told[:20]) + (f" and {len(told) - 20} more" if len(told) > 20 else "")
+        only = " (only one: is the separator right? --separator says it)" if len(names) == 1 else ""
+        raise Fault(
+            f"columns that the model needs are missing: {shown}; the file has {listed(names)}{only}. Rename or add "
+            "them, or train again without them"
+        )
+
+    def _column(self, name: str, raw: pd.Series) -> pd.Series:
+        """Return a column as what it was taken as; count values that cannot be read."""
+        taken_as = self.used[name]
+        values = read_as(raw, taken_as, self.formats.get(name, ""))
+        known = known_values(raw)
+        lost = known & values.isna()
+        self.known[name] += int(known.sum())
+        if lost.any():
+            self.unreadable[name] += int(lost.sum())
+            examples = self.examples.setdefault(name, [])
+            examples += [text(v) for v in pd.unique(raw[lost])[: _SHOWN - len(examples)]]
+            if 2 * self.unreadable[name] > self.known[name]:
+                raise Fault(
+                    f"the column {name!r} held {_PLURAL[taken_as]} in training, and {self.unreadable[name]:,} of "
+                    f"{self.known[name]:,} values are none, such as {listed(examples)}; write it as it was, or train "
+                    "again"
+                )
+        return values
+
+    def _look_at_gaps(self, table: TablePreparation, frame: pd.DataFrame) -> None:
+        """Count gaps where training had none, and categories that training had not."""
+        names = table.named("number", "boolean")
+        marked = set() if table.numbers is None else {names[k] for k in table.numbers.marked}
+        marked |= {date.name for date in table.dates if len(date.numbers.marked)}
+        marked |= set(table.named("text"))
+        for name in self.used:
+            if name not in marked and (count := int(frame[name].isna().sum())):
+                self.gaps[name] += count
+        for category in table.categories:
+            codes = category.codes(frame[category.name])
+            if category.places[-1] != category.other:
+                self.gaps.pop(category.name, None)
+            unseen = frame[category.name][codes < 0]
+            if len(unseen):
+                counted = self.unseen.setdefault(category.name, Counter())
+                for value, count in unseen.value_counts().items():
+                    if value in counted or len(counted) < _MOST_UNSEEN:
+                        counted[str(value)] += int(count)
+
+    def notes(self) -> list[str]:
+        """Return what was odd, and what was done about it."""
+        notes = []
+        if self.new:
+            notes.append(f"columns that training did not have are not used: {listed(self.new, 5)}")
+        if self.has_target:
+            notes.append(
+                f"the column {self.model.target!r} of labels is not used; `check` compares with it"
+            )
+        for name, count in self.unreadable.items():
+            notes.append(
+                f"{count:,} values of {name!r} are no {_PLURAL[self.used[name]]}, such as "
+                f"{listed(self.examples[name])}; they are taken as gaps"
+            )
+        for name, count in (self.gaps - self.unreadable).items():
+            as_ = "the median" if self.used[name] in ("number", "boolean", "date") else "unseen"
+            notes.append(
+                f"{count:,} gaps in {name!r}, which had none in training, are taken as {as_}"
+            )
+        for name, counted in self.unseen.items():
+            category = self.categories[name]
+            total = sum(counted.values())
+            done = "as one of the rare ones" if category.other >= 0 else "as none of the known ones"
+            if total == self.known[name]:
+                raise Fault(
+                    f"the column {name!r} has none of the categories of training, such as {listed(category.known, 3)}, "
+                    f"but {listed(list(counted), 3)}; write it as it was, or train again"
+                )
+            notes.append(
+                f"{total:,} rows have categories of {name!r} that training did not have, such as "
+                f"{listed([value for value, _ in counted.most_common(_SHOWN)])}; they are taken {done}"
+            )
+        if self.unlabelled:
+            notes.append(f"{self.unlabelled:,} rows without a label are left out")
+        return notes
+
+
+_PLURAL = {
+    "number": "numbers",
+    "boolean": "booleans",
+    "date": "dates of that format",
+    "category": "categories",
+    "text": "texts",
+}
+
+
+def expected_accuracy(quantifier: Quantifier, seed: int = 0) -> dict[str, Any]:
+    """Tell how exact estimates will be, from rows that the learner has not learned.
+
+    Half of the held-out scores calibrate. The other half gives samples, with prevalences drawn uniformly from all
+    possible ones. The quantifier itself is calibrated with all of them, and so somewhat more exact.
+
+    Returns
+    -------
+    dict
+        Number and size of the samples, the mean absolute error of a prevalence, the share of 95 % intervals that
+        contain it, and their mean width; empty if there are too few rows.
+    """
+    known = quantifier.calibration_
+    n_classes, rng = known.n_classes, np.random.default_rng(seed)
+    labels = known.labels.astype(int)
+    if np.bincount(labels, minlength=n_classes).min() < 2 * LEAST:
+        return {}
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    half, rest = order[::2], order[1::2]
+    judge = copy(quantifier)
+    judge.n_draws = min(_DRAWS, int(quantifier.n_draws))
+    judge.calibration_ = Calibration.of(known.scores[half], known.labels[half], known.weights[half])
+    pools = [rest[labels[rest] == k] for k in range(n_classes)]
+    size = min(_SAMPLE_SIZE, len(rest))
+    errors, widths, inside = [], [], []
+    for _ in range(_SAMPLES):
+        counts = rng.multinomial(size, rng.dirichlet(np.ones(n_classes)))
+        chosen = np.concatenate(
+            [rng.choice(pool, k) for pool, k in zip(pools, counts, strict=True)]
+        )
+        scores = Scores(known.scores[chosen], known.scores[chosen])
+        low, high = np.quantile(judge.draw(scores), [0.025, 0.975], axis=0)
+        true = counts / size
+        errors.append(np.abs(judge.predict(scores) - true).mean())
+        widths.append((high - low).mean())
+        inside.append(((low - 1e-9 <= true) & (true <= high + 1e-9)).mean())
+    return {
+        "samples": _SAMPLES,
+        "sample size": size,
+        "mean absolute error": float(np.mean(errors)),
+        "coverage": float(np.mean(inside)),
+        "mean width": float(np.mean(widths)),
+    }
+
+
+def _check_facts(facts: Any, classes: Any, n_classes: int, preparation: Preparation) -> None:
+    """Raise a ValueError if what is known about the training is not usable."""
+    texts = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
+    if not texts or len(classes) != n_classes:
+        raise ValueError("its classes do not fit its quantifier")
+    kinds: dict[str, Any] = {
+        **dict.fromkeys(("source", "sha256", "trained", "decimal", "dialect"), str),
+        **dict.fromkeys(("rows", "unlabelled rows", "features"), int),
+        **dict.fromkeys(("codes", "formats", "expected"), dict),
+        **dict.fromkeys(("counts", "columns"), list),
+    }
+    if not isinstance(facts, dict) or facts.keys() != kinds.keys():
+        raise ValueError("what it knows about its training is incomplete")
+    wrong = [name for name, kind in kinds.items() if not isinstance(facts[name], kind)]
+    codes, formats, counts = facts["codes"], facts["formats"], facts["counts"]
+    if (
+        wrong
+        or not all(type(code) is int and 0 <= code < n_classes for code in codes.values())
+        or not all(isinstance(how, str) for how in formats.values())
+        or not all(type(count) is int and count >= 0 for count in counts)
+        or len(counts) != n_classes
+        or not all(isinstance(value, int | float) for value in facts["expected"].values())
+        or not all(
+            isinstance(row, list) and len(row) == 4 and all(isinstance(v, str) for v in row)
+            for row in facts["columns"]
+        )
+    ):
+        raise ValueError("what it knows about its training is not valid")
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Add the name of a table to faults that do not begin with it."""
+    try:
+        yield
+    except Fault as fault:
+        if str(fault).startswith(f"{name}: "):
+            raise
+        raise Fault(f"{name}: {fault}") from fault.__cause__
+
+
+def _name(table: Table) -> str:
+    return "the table" if isinstance(table, pd.DataFrame) else str(Path(table))
