@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from quapy_nemsis.features import FourierFeatures
 from quapy_nemsis.learners import (
+    AMPClassifier,
     CANClassifier,
     NEMSISClassifier,
     OnePassMiniBatchClassifier,
     SCANClassifier,
+    SPADEClassifier,
+    STAMPClassifier,
     SVMPerfClassifier,
 )
 from quapy_nemsis.measures import (
@@ -47,9 +50,12 @@ from quapy_nemsis.persistence import load, save
 
 if TYPE_CHECKING:
     from quapy_nemsis.quantifiers import (
+        AMP,
         CAN,
         NEMSIS,
         SCAN,
+        SPADE,
+        STAMP,
         SVMAE,
         SVMKLD,
         SVMNKLD,
@@ -63,11 +69,14 @@ if TYPE_CHECKING:
 __version__ = version("quapy-nemsis")
 
 _QUANTIFIERS = (
+    "AMP",
     "CAN",
     "NEMSIS",
     "OnePassMiniBatch",
     "Quantifier",
     "SCAN",
+    "SPADE",
+    "STAMP",
     "SVMAE",
     "SVMKLD",
     "SVMNKLD",
@@ -77,6 +86,7 @@ _QUANTIFIERS = (
 )
 
 __all__ = [
+    "AMP",
     "BA",
     "BAKLD",
     "CAN",
@@ -84,11 +94,14 @@ __all__ = [
     "NEMSIS",
     "NSS",
     "SCAN",
+    "SPADE",
+    "STAMP",
     "SVMAE",
     "SVMKLD",
     "SVMNKLD",
     "SVMQ",
     "SVMRAE",
+    "AMPClassifier",
     "BKReward",
     "CANClassifier",
     "CQReward",
@@ -110,6 +123,8 @@ __all__ = [
     "QMeasure",
     "Quantifier",
     "SCANClassifier",
+    "SPADEClassifier",
+    "STAMPClassifier",
     "SVMPerf",
     "SVMPerfClassifier",
     "get_loss",

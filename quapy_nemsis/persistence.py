@@ -48,6 +48,9 @@ LEARNERS: dict[str, type[LinearClassifier]] = {
         learners.CANClassifier,
         learners.SVMPerfClassifier,
         learners.OnePassMiniBatchClassifier,
+        learners.AMPClassifier,
+        learners.STAMPClassifier,
+        learners.SPADEClassifier,
     )
 }
 

@@ -4,15 +4,20 @@ from quapy_nemsis.learners.base import LinearClassifier, OnlineClassifier
 from quapy_nemsis.learners.can import CANClassifier
 from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier
 from quapy_nemsis.learners.nemsis import NEMSISClassifier
+from quapy_nemsis.learners.pseudolinear import AMPClassifier, STAMPClassifier
 from quapy_nemsis.learners.scan import SCANClassifier
+from quapy_nemsis.learners.spade import SPADEClassifier
 from quapy_nemsis.learners.svmperf import SVMPerfClassifier
 
 __all__ = [
+    "AMPClassifier",
     "CANClassifier",
     "LinearClassifier",
     "NEMSISClassifier",
     "OnePassMiniBatchClassifier",
     "OnlineClassifier",
     "SCANClassifier",
+    "SPADEClassifier",
+    "STAMPClassifier",
     "SVMPerfClassifier",
 ]

@@ -41,6 +41,7 @@ from quapy_nemsis.measures.contract import (
     Valuation,
 )
 from quapy_nemsis.measures.custom import NestedConcave, PseudoConcave, make_measure
+from quapy_nemsis.measures.duals import DUALS
 from quapy_nemsis.measures.losses import LOSSES, Loss, get_loss
 from quapy_nemsis.measures.names import MEASURES, get_measure
 from quapy_nemsis.measures.nested import BA, BAKLD, NSS, GMean, HMean, NegKLD, QMean, QMeasure
@@ -50,6 +51,7 @@ __all__ = [
     "BA",
     "BAKLD",
     "CQB",
+    "DUALS",
     "LOSSES",
     "MEASURES",
     "NSS",

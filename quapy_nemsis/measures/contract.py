@@ -438,7 +438,9 @@ class PseudoMeasure(Measure):
         rng = np.random.default_rng(0)
         for p in (0.1, 0.5, 0.8):
             rates = rng.uniform(0.05, 0.95, size=(6, 2))
-            found = [(*self.p_class(*r, p)[1], *self.p_quant(*r, p)[1]) for r in rates.tolist()]
+            found = [
+                (*self.p_class(P, N, p)[1], *self.p_quant(P, N, p)[1]) for P, N in rates.tolist()
+            ]
             if not np.allclose(found, found[0], rtol=1e-6, atol=1e-8):
                 return False
         return True

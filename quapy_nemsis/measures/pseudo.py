@@ -99,11 +99,11 @@ class BKReward(PseudoMeasure):
 
 @dataclass(frozen=True)
 class FMeasure(PseudoMeasure):
-    """F-measure of the positive class, (1 + β²)·TP/((1 + β²)·TP + β²·FN + FP): a ratio of linear functions of the rates.
+    """F-measure of the positive class, (1 + β²)·TP/((1 + β²)·TP + β²·FN + FP): linear over linear in the rates.
 
     P_class = (1 + β²)·p·P and P_quant = β²·p + p̂. SCAN and CAN optimise it as they do every pseudo-concave measure.
-    The valuation is linear in the rates, so their steps are those of a classifier with constant class weights. These are
-    the algorithms STAMP and AMP of Narasimhan, Kar and Jain (2015). "f1" is the name of F with β = 1.
+    The valuation is linear in the rates, so their steps are those of a classifier with constant class weights. These
+    are the algorithms STAMP and AMP of Narasimhan, Kar and Jain (2015). "f1" is the name of F with β = 1.
 
     For K classes, it is the micro-averaged F of all classes but the first (the background), (1 + β²)·Σ p_j·R_j over
     β²·(1 − p₀) + 1 − q₀ with a sum over j ≥ 1 (Narasimhan et al. 2015). If the first class were counted as well, that
@@ -142,8 +142,8 @@ class FMeasure(PseudoMeasure):
 class Jaccard(PseudoMeasure):
     """Jaccard index of the positive class, TP/(TP + FN + FP): a ratio of linear functions of the rates.
 
-    P_class = p·P and P_quant = p + n·(1 − N). With F = `FMeasure(1)` it is F/(2 − F), so that both have their maximum at
-    the same model. For K classes it is the micro average of all classes but the first, as with `FMeasure`.
+    P_class = p·P and P_quant = p + n·(1 − N). With F = `FMeasure(1)` it is F/(2 − F), so that both have their maximum
+    at the same model. For K classes it is the micro average of all classes but the first, as with `FMeasure`.
 
     Examples
     --------

@@ -1,9 +1,12 @@
 """Quantifiers for QuaPy: `Quantifier`, and the learners as quantifiers that count their predictions."""
 
 from quapy_nemsis.quantifiers.counting import (
+    AMP,
     CAN,
     NEMSIS,
     SCAN,
+    SPADE,
+    STAMP,
     SVMAE,
     SVMKLD,
     SVMNKLD,
@@ -15,9 +18,12 @@ from quapy_nemsis.quantifiers.counting import (
 from quapy_nemsis.quantifiers.default import Quantifier
 
 __all__ = [
+    "AMP",
     "CAN",
     "NEMSIS",
     "SCAN",
+    "SPADE",
+    "STAMP",
     "SVMAE",
     "SVMKLD",
     "SVMNKLD",
