@@ -47,6 +47,7 @@ from quapy_nemsis.measures import (
 )
 from quapy_nemsis.merging import merge
 from quapy_nemsis.persistence import load, save
+from quapy_nemsis.plugin import PlugInClassifier
 
 if TYPE_CHECKING:
     from quapy_nemsis.quantifiers import (
@@ -117,6 +118,7 @@ __all__ = [
     "NestedMeasure",
     "OnePassMiniBatch",
     "OnePassMiniBatchClassifier",
+    "PlugInClassifier",
     "PseudoConcave",
     "PseudoMeasure",
     "QMean",

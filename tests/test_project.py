@@ -44,7 +44,7 @@ LAYERS = [
     {"learners.pseudolinear"},
     {"learners"},
     {"_version1", "_version2", "_version3"},
-    {"persistence", "merging"},
+    {"persistence", "merging", "plugin"},
     {"distributed", "streaming.sources"},
     {"streaming.learning", "streaming.shuffling"},
     {"streaming.plotting"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +14,7 @@ from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import check_positive
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.nemsis import NEMSISParameters, NemsisSettings, NemsisState
-from quapy_nemsis.learners.state import together
+from quapy_nemsis.learners.state import Arrays, together
 from quapy_nemsis.measures import DUALS, Measure, NestedMeasure, get_measure
 from quapy_nemsis.measures.compiled import DUAL_THETA, dual_callback
 
@@ -41,11 +41,16 @@ class SpadeState(NemsisState):
         return SpadeState
 
     @classmethod
-    def start(cls, n_features: int, n_classes: int, settings: NemsisSettings) -> NemsisState:
+    def start(cls, n_features: int, n_classes: int, settings: NemsisSettings) -> SpadeState:
         """State before the first point: zero weights, and classes of the same weight."""
-        state = super().start(n_features, n_classes, settings)
+        state = cast(SpadeState, super().start(n_features, n_classes, settings))
         state.numbers["dual_pos"] = state.numbers["dual_neg"] = 0.5
         return state
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, settings: NemsisSettings) -> SpadeState:
+        """Inverse of `to_arrays`; arrays of the wrong name, type or shape raise a ValueError."""
+        return cast(SpadeState, super().from_arrays(arrays, settings))
 
     def details(self) -> dict[str, Any]:
         """The dual variables."""
