@@ -12,7 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, cross_val_predict
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import (
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from quapy_nemsis._validation import (
     MatrixLike,
@@ -44,6 +49,8 @@ if TYPE_CHECKING:
 _TIE_BREAK = 1e-3
 # How many thresholds are tried at most if there are two classes.
 _MOST_THRESHOLDS = 5_000
+# How often weight is moved between the rules of a mixture before the next rule is sought, at most.
+_MOST_MOVES = 50
 PREFIT = "prefit"
 
 
@@ -59,12 +66,18 @@ class Rules(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """A mixture of rules, its recalls and counts, and a bound on what is missing to the maximum."""
+    """A mixture of rules, what each of them reaches, a bound on what is missing to the maximum, and steps taken."""
 
     weights: np.ndarray
     rules: Rules
-    at: np.ndarray
+    points: np.ndarray
     gap: float
+    steps: int
+
+    @property
+    def at(self) -> np.ndarray:
+        """Recalls and counted prevalences of the mixture, in two rows."""
+        return np.tensordot(self.weights, self.points, 1)
 
 
 class Achievable:
@@ -135,32 +148,59 @@ class Achievable:
         """Frank-Wolfe for a concave measure, from a given mixture or from the best rule for BA."""
         if start is None:
             rules = self.best_rule(self.gradient(BA(), np.full((2, self.n_classes), 0.5)))
-            start = Solution(np.ones(1), rules, self.reached(rules, 0), np.inf)
-        weights, rules, at, gap = start
+            start = Solution(np.ones(1), rules, self.reached(rules, 0)[np.newaxis], np.inf, 0)
+        weights, rules, points, gap, steps = start
+        at = np.tensordot(weights, points, 1)
         for _ in range(max_iter):
+            steps += 1
             gradient = self.gradient(measure, at)
             rule = self.best_rule(gradient)
             target = self.reached(rule, 0)
             gap = float((gradient * (target - at)).sum())
-            if gap <= tol:
-                break
-            step = self._line_search(measure, at, target)
+            step = self._line_search(measure, at, target - at, 1.0) if gap > tol else 0.0
             if step == 0.0:
                 break
-            at = (1.0 - step) * at + step * target
             weights = np.append((1.0 - step) * weights, step)
+            points = np.concatenate([points, target[np.newaxis]])
             rules = Rules(*(np.vstack(parts) for parts in zip(rules, rule, strict=True)))
-        return Solution(weights, rules, at, max(gap, 0.0))
+            weights = self._balanced(measure, weights, points, 0.1 * gap)
+            kept = weights > 0.0
+            weights, points = weights[kept], points[kept]
+            rules = Rules(*(part[kept] for part in rules))
+            at = np.tensordot(weights, points, 1)
+        return Solution(weights, rules, points, max(gap, 0.0), steps)
 
-    def _line_search(self, measure: NestedMeasure, start: np.ndarray, end: np.ndarray) -> float:
-        """The step from start (0) to end (1) with the highest value, or 0 if none is higher than at the start."""
+    def _balanced(
+        self, measure: NestedMeasure, weights: np.ndarray, points: np.ndarray, tol: float
+    ) -> np.ndarray:
+        """Better weights of the same points, by moving weight from the worst to the best (pairwise Frank-Wolfe)."""
+        for _ in range(_MOST_MOVES):
+            at = np.tensordot(weights, points, 1)
+            gains = (points * self.gradient(measure, at)).sum(axis=(1, 2))
+            worst = int(np.argmin(np.where(weights > 0.0, gains, np.inf)))
+            best = int(np.argmax(gains))
+            if gains[best] - gains[worst] <= tol:
+                break
+            most = float(weights[worst])
+            step = self._line_search(measure, at, points[best] - points[worst], most)
+            if step == 0.0:
+                break
+            weights = weights.copy()
+            weights[best] += step
+            weights[worst] = 0.0 if step == most else most - step
+        return weights
+
+    def _line_search(
+        self, measure: NestedMeasure, start: np.ndarray, direction: np.ndarray, most: float
+    ) -> float:
+        """The step along a direction with the highest value, or 0 if none is higher than at the start."""
 
         def loss(step: float) -> float:
-            return -self.value(measure, (1.0 - step) * start + step * end)
+            return -self.value(measure, start + step * direction)
 
-        found = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9})
-        steps = [0.0, float(found.x), 1.0]
-        return min(steps, key=loss)
+        exact = {"xatol": 1e-9 * most}
+        found = minimize_scalar(loss, bounds=(0.0, most), method="bounded", options=exact)
+        return min([0.0, most, float(found.x)], key=loss)
 
     def bisect(
         self, measure: PseudoMeasure, tol: float, max_iter: int
@@ -169,17 +209,20 @@ class Achievable:
         best = self.maximise(measure.valuation(0.0), tol, max_iter)
         low = self.value(measure, best.at)
         perfect = np.array([np.ones(self.n_classes), self.p])
-        high, tried = max(self.value(measure, perfect), low), [best.rules]
+        high, tried, steps = max(self.value(measure, perfect), low), [best.rules], best.steps
         while high - low > tol:
             level = 0.5 * (low + high)
-            found = self.maximise(measure.valuation(level), 0.1 * tol, max_iter, best)
+            found = self.maximise(
+                measure.valuation(level), 0.1 * tol, max_iter, best._replace(steps=steps)
+            )
+            steps = found.steps
             tried.append(found.rules)
             value = self.value(measure, found.at)
             if value > low:
                 best, low = found, value
             if value < level:
                 high = level
-        return best._replace(gap=max(high - low, 0.0)), tried
+        return best._replace(gap=max(high - low, 0.0), steps=steps), tried
 
     def thresholds(self) -> tuple[Rules, np.ndarray]:
         """Rules for two classes that predict the second above a threshold, and their tallies.
@@ -232,7 +275,8 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     * A nested concave measure is maximised by the Frank-Wolfe method over the confusion matrices that can be reached.
       Each step finds the best rule for the measure's gradient and moves the mixture towards it. The step is the best
-      one on the line (the paper has 2/(t + 1)), and the method stops when its duality gap is at most `tol`.
+      one on the line (the paper has 2/(t + 1)). Then weight is moved between the rules of the mixture as long as it
+      helps, which needs no data. The method stops when its duality gap is at most `tol`.
     * For a ratio P_class/P_quant, bisection finds the highest level v whose valuation P_class − v·P_quant can reach 0.
       The valuation of a ratio of linear functions (F-measures, Jaccard) has a best rule in closed form. Other
       valuations are maximised by Frank-Wolfe, as in Narasimhan (2018).
@@ -284,6 +328,8 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         The same for the mixture that Frank-Wolfe or bisection found, whether it is used or not.
     gap_ : float
         Duality gap, or length of the interval of levels, at the end.
+    n_iter_ : int
+        Number of rules that were sought.
 
     References
     ----------
@@ -316,6 +362,7 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     value_: float
     mixture_value_: float
     gap_: float
+    n_iter_: int
 
     def __init__(
         self,
@@ -353,14 +400,14 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         measure = self._checked_measure()
         with unchanged_on_error(self):
+            if y is None:
+                raise ValueError(
+                    "PlugInClassifier requires y to be passed, but the target y is None"
+                )
             check_labels(y)
-            y = np.asarray(y)
+            y = column_or_1d(y, warn=True)
             check_consistent_length(X, y)
-            if y.ndim == 2 and y.shape[1] == 1:
-                y = y.ravel()
-            if y.ndim != 1:
-                raise ValueError(f"y must have one label for each row; got shape {y.shape}")
-            self.estimator_, posteriors, labels = self._posteriors(X, y, measure)
+            self.estimator_, posteriors, labels = self._posteriors(X, np.asarray(y), measure)
             self.classes_ = self.estimator_.classes_
             room = Achievable(posteriors, labels)
             self._optimise(room, measure)
@@ -485,12 +532,11 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             tried = [found.rules]
         else:
             found, tried = room.bisect(measure, tol, max_iter)
-        self.gap_ = found.gap
+        self.gap_, self.n_iter_ = found.gap, found.steps
         self.mixture_value_ = measure.at(room.rates(found.at))
         if self.randomised:
-            kept = found.weights > 1e-12
-            rules, self.value_ = Rules(*(part[kept] for part in found.rules)), self.mixture_value_
-            self.weights_ = found.weights[kept] / found.weights[kept].sum()
+            rules, self.value_ = found.rules, self.mixture_value_
+            self.weights_ = found.weights / found.weights.sum()
         else:
             rules, self.value_ = room.best_single(measure, tried)
             self.weights_ = np.ones(1)
