@@ -67,13 +67,13 @@ SELECTIONS = ("tuned", "plain")
 #: Packages offer methods under this name.
 ENTRY_POINTS = "quapy_nemsis.methods"
 _LEARNER = re.compile(
-    r"(?P<online>(NEMSIS|SCAN)(-surrogate)?|CAN|1PMB)(:(?P<objective>.*))?"
+    r"(?P<online>(NEMSIS|SCAN|STAMP|SPADE)(-surrogate)?|CAN|AMP|1PMB|plug-in)(:(?P<objective>.*))?"
     r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest)|(?P<svm>SVM)\((?P<loss>\w+)\)"
 )
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 LEARNERS = (
     "LR, LR-balanced, LR-isotonic, linear-SVM, forest, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, SCAN:MEASURE, "
-    "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS)"
+    "CAN:MEASURE, 1PMB:LOSS, SVM(LOSS), SPADE:MEASURE, STAMP:MEASURE, AMP:MEASURE, plug-in:MEASURE"
 )
 
 

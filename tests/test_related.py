@@ -191,7 +191,7 @@ def test_amp_and_stamp_take_ratios_of_linear_functions_only():
 def test_stamp_of_several_classes_finds_all_but_the_first():
     X, y = make_classes(n=1500, shares=(0.8, 0.1, 0.1), distance=2.0)
     f1 = FMeasure()
-    learner = STAMPClassifier("f1", random_state=0).fit(X, y)
+    learner = STAMPClassifier("f1", eta0=0.3, radius=np.inf, random_state=0).fit(X, y)
     plain = LogisticRegression().fit(X, y)
     assert f1.score(y, learner.predict(X)) > f1.score(y, plain.predict(X)) - 0.005
     best = PlugInClassifier(plain, "f1", cv="prefit").fit(X, y).value_
@@ -528,7 +528,8 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [PlugInClassifier(), SPADEClassifier(**ONLINE)], expected_failed_checks=expected_failures
+    [PlugInClassifier(GaussianNB(), cv=2), SPADEClassifier(**ONLINE)],
+    expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
