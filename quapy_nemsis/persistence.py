@@ -53,6 +53,11 @@ LEARNERS: dict[str, type[LinearClassifier]] = {
         learners.SPADEClassifier,
     )
 }
+#: Parameters that a class has got since it was first saved with this version of the format, and what they were before.
+ADDED: dict[str, dict[str, Any]] = {
+    name: {"posteriors": None}
+    for name in ("CANClassifier", "SVMPerfClassifier", "OnePassMiniBatchClassifier")
+}
 
 
 def save(learner: LinearClassifier, path: str | os.PathLike[str]) -> None:
@@ -315,6 +320,7 @@ def _restored(
     if kind is None:
         raise ValueError(f"it contains a {content['class']}")
     parameters = {name: _decode(value) for name, value in content["parameters"].items()}
+    parameters = {**ADDED.get(kind.__name__, {}), **parameters}
     if parameters.keys() != kind().get_params(deep=False).keys():
         raise ValueError(f"the parameters of {kind.__name__} are not {', '.join(parameters)}")
     learner = kind(**parameters)

@@ -6,6 +6,7 @@ from functools import partial
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from hypothesis import given
@@ -23,6 +24,8 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from experiments import methods
+from experiments import related as experiment
 from quapy_nemsis import (
     AMP,
     SPADE,
@@ -32,11 +35,13 @@ from quapy_nemsis import (
     FMeasure,
     Jaccard,
     NEMSISClassifier,
+    OnePassMiniBatchClassifier,
     PlugInClassifier,
     PseudoConcave,
     SCANClassifier,
     SPADEClassifier,
     STAMPClassifier,
+    SVMPerfClassifier,
     get_loss,
     get_measure,
     load,
@@ -46,7 +51,7 @@ from quapy_nemsis import (
 )
 from quapy_nemsis.measures import DUALS
 from quapy_nemsis.plugin import Achievable
-from tests.conftest import make_classes, make_points
+from tests.conftest import make_classes, make_points, true_posteriors
 from tests.reference import related as reference
 from tests.test_classifier import CANNOT_PASS
 
@@ -533,3 +538,130 @@ def expected_failures(estimator):
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
+
+
+# ------------------------------------------------------------------- posteriors of batch learners and of 1PMB
+
+OPTIONAL = [
+    CANClassifier("ba", radius=3.0),
+    SVMPerfClassifier("ba", C=10.0),
+    OnePassMiniBatchClassifier("ba", buffer_size=50, eta0=1.0, radius=5.0, random_state=0),
+]
+each_optional = pytest.mark.parametrize("learner", OPTIONAL, ids=lambda one: type(one).__name__)
+
+
+@each_optional
+def test_posteriors_change_no_weights_and_are_calibrated(learner):
+    X, y = make_points(n=3000, share=0.2, seed=7)
+    fresh, y_fresh = make_points(n=3000, share=0.2, seed=8)
+    plain, learner = clone(learner).fit(X, y), clone(learner).set_params(posteriors="training")
+    assert not hasattr(plain, "predict_proba")
+    learner.fit(X, y)
+    np.testing.assert_array_equal(learner.coef_, plain.coef_)
+    np.testing.assert_array_equal(learner.intercept_, plain.intercept_)
+    found = learner.predict_proba(fresh)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    # The true log-odds of the two classes are 2·x₀ + ln(0.2/0.8).
+    truth = 1.0 / (1.0 + np.exp(-2.0 * fresh[:, 0] - np.log(0.25)))
+    best = metrics.log_loss(y_fresh, truth)
+    assert metrics.log_loss(y_fresh, found) < best + 0.015
+    balanced = learner.set_params(posteriors="balanced").predict_proba(fresh)
+    odds = np.log(balanced[:, 1] / balanced[:, 0]) - np.log(found[:, 1] / found[:, 0])
+    np.testing.assert_allclose(odds, np.log((1 - y.mean()) / y.mean()), atol=1e-2)
+
+
+@each_optional
+def test_posteriors_come_from_rows_that_were_not_learned(learner):
+    """Labels without a pattern and many features: the scores of learned rows would promise much."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 60)), rng.random(150) < 0.5
+    learner = clone(learner).set_params(posteriors="training").fit(X, y)
+    assert learner.score(X, y) > 0.75
+    assert metrics.log_loss(y, learner.predict_proba(X)) > 0.5
+    assert learner.calibration_.loss() > 0.6
+
+
+@each_optional
+def test_posteriors_are_saved_and_used_by_quapy(learner, tmp_path):
+    X, y = make_points(n=800)
+    learner = clone(learner).set_params(posteriors="training").fit(X, y)
+    save(learner, tmp_path / "learner.npz")
+    again = load(tmp_path / "learner.npz")
+    np.testing.assert_array_equal(again.predict_proba(X), learner.predict_proba(X))
+    np.testing.assert_array_equal(again.committee_scores(X), learner.committee_scores(X))
+    quantifier = EMQ(clone(learner)).fit(X, y)
+    assert isinstance(quantifier.classifier_, type(learner))  # not put into another
+    assert quantifier.predict(X)[1] == pytest.approx(y.mean(), abs=0.03)
+    # Fitted again without, it has none; and asked for them afterwards, it says what to do.
+    learner.set_params(posteriors=None).fit(X, y)
+    save(learner, tmp_path / "learner.npz")
+    assert not hasattr(load(tmp_path / "learner.npz"), "calibration_")
+    with pytest.raises(
+        ValueError, match="was fitted without posteriors: set posteriors='training'"
+    ):
+        learner.set_params(posteriors="training").predict_proba(X)
+    with pytest.raises(ValueError, match=r"posteriors must be one of .*got 'all'"):
+        clone(learner).set_params(posteriors="all").fit(X, y)
+
+
+def test_posteriors_of_several_classes_with_weights():
+    X, y = make_classes(n=1200)
+    weights = np.where(y == 2, 2.0, 1.0)
+    learner = CANClassifier("ba", radius=5.0, posteriors="training").fit(X, y, weights)
+    shares = np.array([0.5, 0.3, 0.4]) / 1.2
+    truth = true_posteriors(X, shares)
+    found = learner.predict_proba(X)
+    assert np.abs(found - truth).mean() < 0.04
+    np.testing.assert_allclose(found.mean(axis=0), truth.mean(axis=0), atol=0.03)
+    with pytest.raises(ValueError, match="posteriors need two rows of each class"):
+        SVMPerfClassifier(posteriors="training").fit(X[:2], [0, 1])
+
+
+def test_posteriors_of_1pmb_in_a_stream():
+    X, y = make_points(n=2000, seed=3)
+    learner = OnePassMiniBatchClassifier("ba", eta0=1.0, buffer_size=50, posteriors="training")
+    for part in np.array_split(np.arange(2000), 4):
+        learner.partial_fit(X[part], y[part])
+    assert metrics.roc_auc_score(y, learner.predict_proba(X)[:, 1]) > 0.85
+    assert metrics.log_loss(y, learner.predict_proba(X)) < 0.5
+
+
+# ------------------------------------------------------------------- experiments
+
+
+def test_names_of_methods():
+    for name, kind in (
+        ("SPADE:gmean", SPADEClassifier),
+        ("STAMP:f1", STAMPClassifier),
+        ("AMP:f1", AMPClassifier),
+        ("plug-in:kld", PlugInClassifier),
+        ("ACC(SPADE-surrogate:hmean)", SPADEClassifier),
+    ):
+        made = methods.method(name)(7).classifier
+        assert type(made) is kind
+        assert made.measure == name.rstrip(")").partition(":")[2]
+    assert methods.is_binary("SPADE:gmean")
+    assert not methods.is_binary("plug-in:q")
+    for name, message in (
+        ("SPADE:q", "is not known"),
+        ("AMP:cq", "optimises ratios of linear"),
+        ("plug-in:cqb", "evaluation only"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            methods.method(name)
+
+
+def test_the_experiment_writes_a_table_and_a_figure(tmp_path, monkeypatch, capsys):
+    X, y = make_points(n=900, share=0.2)
+    np.savez(tmp_path / "toy.npz", X=X, y=np.where(y, 1, -1))
+    arguments = ["related", "--data-dir", str(tmp_path), "--sets", "toy", "--seeds", "1"]
+    arguments += ["--measures", "gmean", "f1", "--figure-measures", "f1", "--passes", "1"]
+    monkeypatch.setattr("sys.argv", [*arguments, "--out", str(tmp_path / "out")])
+    experiment.main()
+    printed = capsys.readouterr().out
+    assert (tmp_path / "out" / "table.md").read_text().strip() in printed
+    assert "| gmean | toy |" in printed
+    assert (tmp_path / "out" / "curves.svg").stat().st_size > 5_000
+    found = pd.read_csv(tmp_path / "out" / "values.csv").set_index(["measure", "method"])["value"]
+    assert found["f1", "SCAN"] == found["f1", "STAMP"]
+    assert found["gmean", "plug-in"] > found["gmean", "LR"]

@@ -150,6 +150,8 @@ class AMPClassifier(AMPParameters, CANClassifier):
         If not 0, print a line per level.
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of the rows of each class, as in scikit-learn.
+    posteriors : {"training", "balanced"} or None, default=None
+        The prevalences at which `predict_proba` returns posteriors, or None for no posteriors, as in `CANClassifier`.
 
     Attributes
     ----------
