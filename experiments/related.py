@@ -2,12 +2,15 @@
 
 A table has the value of each measure on test rows: of logistic regression as it is, of the learners that are trained
 for the measure, and of the plug-in rule for it on the posteriors of logistic regression. A figure shows values on test
-rows over the number of training rows seen. Run ``python -m experiments.related --data-dir FOLDER``.
+rows over the number of training rows seen. For F-measures and the Jaccard index, SCAN takes the steps of STAMP, so that
+only STAMP is run; the figure also has STAMP with levels from surrogate rewards, as in print. Results are written after
+each split. Run ``python -m experiments.related --data-dir FOLDER``.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +29,7 @@ from experiments.data import prepare
 from experiments.errors import plain_errors
 from experiments.methods import learner
 from experiments.plots import figure_of, look, panels
+from experiments.store import replacing
 from experiments.vectors import plain
 from quapy_nemsis import PseudoMeasure, get_measure
 from quapy_nemsis.measures import DUALS
@@ -42,11 +46,11 @@ def direct(measure: str) -> list[str]:
     Examples
     --------
     >>> direct("gmean"), direct("q"), direct("f1"), direct("cq")
-    (['NEMSIS', 'SPADE'], ['NEMSIS'], ['SCAN', 'STAMP', 'AMP'], ['SCAN'])
+    (['NEMSIS', 'SPADE'], ['NEMSIS'], ['STAMP', 'AMP'], ['SCAN'])
     """
     found = get_measure(measure)
     if isinstance(found, PseudoMeasure):
-        return ["SCAN", "STAMP", "AMP"] if found.is_pseudo_linear() else ["SCAN"]
+        return ["STAMP", "AMP"] if found.is_pseudo_linear() else ["SCAN"]
     return ["NEMSIS", "SPADE"] if type(found) in DUALS else ["NEMSIS"]
 
 
@@ -82,9 +86,8 @@ def curves(
     X, y, X_test, y_test = data
     records = []
     for measure in measures:
-        for name in direct(measure):
-            if name == "AMP":
-                continue
+        names = [name for name in direct(measure) if name != "AMP"]
+        for name in [*names, "STAMP-surrogate"] if "STAMP" in names else names:
             stages = online_curve(learner(name, measure)(seed), X, y, n_passes, seed)
             for seen, (_, stage) in zip(marks(len(y), n_passes), stages, strict=True):
                 value = get_measure(measure).score(y_test, stage.predict(X_test))
@@ -94,9 +97,11 @@ def curves(
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds: a row for each measure and data set, a column for each method."""
-    means = frame.groupby(["measure", "data", "method"], sort=False)["value"].mean()
     order = [PLAIN, "NEMSIS", "SPADE", "SCAN", "STAMP", "AMP", PLUG_IN]
-    wide = means.unstack("method")
+    # In the order in which measures and data sets were given.
+    keys = {key: pd.Categorical(frame[key], frame[key].unique()) for key in ("measure", "data")}
+    groups = frame.assign(**keys).groupby([*keys, "method"], observed=True)
+    wide = groups["value"].mean().unstack("method")
     return wide[[name for name in order if name in wide]]
 
 
@@ -122,9 +127,8 @@ def draw(frame: pd.DataFrame) -> Figure:
         for name, group in rows.groupby("method", sort=False):
             median = group.groupby("seen")["value"].median()
             shown = np.maximum(-median, 1e-7) if kld else median
-            style = {**look(names.index(str(name))), "markevery": 4, "ms": 4, "label": name}
-            # STAMP takes the steps of SCAN: both lines are to be seen.
-            style |= {"linestyle": "--", "linewidth": 2.5} if name == "STAMP" else {}
+            label = "SCAN = STAMP" if name == "STAMP" else name
+            style = {**look(names.index(str(name))), "markevery": 4, "ms": 4, "label": label}
             ax.plot(median.index, shown, **style)
         ax.set(xscale="log", yscale="log" if kld else "linear", title=f"{data}: {measure}")
         ax.set_xlabel("training rows seen")
@@ -138,6 +142,19 @@ def draw(frame: pd.DataFrame) -> Figure:
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
     return figure
+
+
+def write(found: dict[str, list[dict[str, Any]]], folder: Path) -> None:
+    """Write the records, the table and the figure."""
+    frames = {key: pd.DataFrame(records) for key, records in found.items()}
+    for key, frame in frames.items():
+        with replacing(folder / f"{key}.csv", "w") as file:
+            frame.to_csv(file, index=False)
+    with replacing(folder / "table.md", "w") as file:
+        file.write(as_markdown(table(frames["values"])) + "\n")
+    if len(frames["curves"]):
+        for suffix in ("svg", "png"):
+            draw(frames["curves"]).savefig(folder / f"curves.{suffix}", dpi=150)
 
 
 def main() -> None:
@@ -157,28 +174,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("related"), help="folder of the results")
     options = parser.parse_args()
     found: dict[str, list[dict[str, Any]]] = {"values": [], "curves": []}
-    for name in options.sets:
-        for seed in range(options.seeds):
-            data = split(locate(name, options.data_dir), seed, options.rows)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                parts = {
-                    "values": values(data, options.measures, seed),
-                    "curves": curves(data, options.figure_measures, options.passes, seed),
-                }
-            for key, records in parts.items():
-                found[key] += [{"data": name, "seed": seed, **record} for record in records]
-            print(f"{name}, split {seed}: done", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    frames = {key: pd.DataFrame(records) for key, records in found.items()}
-    for key, frame in frames.items():
-        frame.to_csv(options.out / f"{key}.csv", index=False)
-    text = as_markdown(table(frames["values"]))
-    (options.out / "table.md").write_text(text + "\n", encoding="utf-8")
-    print(text)
-    if len(frames["curves"]):
-        for suffix in ("svg", "png"):
-            draw(frames["curves"]).savefig(options.out / f"curves.{suffix}", dpi=150)
+    for seed, name in itertools.product(range(options.seeds), options.sets):
+        data = split(locate(name, options.data_dir), seed, options.rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            parts = {
+                "values": values(data, options.measures, seed),
+                "curves": curves(data, options.figure_measures, options.passes, seed),
+            }
+        for key, records in parts.items():
+            found[key] += [{"data": name, "seed": seed, **record} for record in records]
+        write(found, options.out)
+        print(f"{name}, split {seed}: done", flush=True)
+    print(as_markdown(table(pd.DataFrame(found["values"]))))
 
 
 if __name__ == "__main__":
