@@ -201,7 +201,9 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
         """Raise a TypeError: 1PMB learners cannot be merged."""
-        raise TypeError("1PMB learners cannot be merged; only NEMSIS and SCAN learners can")
+        raise TypeError(
+            "1PMB learners cannot be merged; only NEMSIS, SCAN, STAMP and SPADE learners can"
+        )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """All arrays and numbers, including the waiting rows, by name."""
