@@ -64,7 +64,8 @@ _METHODS = f"""methods:
   AGGREGATION(LEARNER)   as EMQ(LR-isotonic), PACC(forest), ACC(NEMSIS:q)
   LEARNER                its predictions are counted
                          {", ".join(LEARNERS.split(", ")[:6])},
-                         {", ".join(LEARNERS.split(", ")[6:])}
+                         {", ".join(LEARNERS.split(", ")[6:11])},
+                         {", ".join(LEARNERS.split(", ")[11:])}
   MODULE:NAME            your own class or function that makes a quantifier; in parentheses, one that makes a learner
   NAME                   of a package with an entry point quapy_nemsis.methods
   METHOD@plain           with default parameters; METHOD@tuned with those that GridSearchQ selects

@@ -20,21 +20,26 @@ from quapy.method import aggregative
 from quapy.method.base import BinaryQuantifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from experiments.names import AGGREGATIONS, COMPILED, LEARNERS, parse_method
 from experiments.tuned import RememberedLR, forget, isotonic, selected
 from quapy_nemsis import (
+    AMPClassifier,
     CANClassifier,
     NEMSISClassifier,
     NestedMeasure,
     OnePassMiniBatchClassifier,
+    PlugInClassifier,
     PseudoMeasure,
     QForest,
     QuantificationForestClassifier,
     QuantificationTreeClassifier,
     Quantifier,
     SCANClassifier,
+    SPADEClassifier,
+    STAMPClassifier,
     SVMPerfClassifier,
     get_loss,
     get_measure,
@@ -68,6 +73,15 @@ def measure_for(learner: str, name: str) -> str:
             f"{learner} cannot optimise {measure!r}, which is {kind}: use {other} or CAN"
         )
     return name
+
+
+#: Online learners by name, with the measures that they optimise by default.
+ONLINE: dict[str, tuple[Any, str]] = {
+    "NEMSIS": (NEMSISClassifier, "q"),
+    "SCAN": (SCANClassifier, "cq"),
+    "SPADE": (SPADEClassifier, "gmean"),
+    "STAMP": (STAMPClassifier, "f1"),
+}
 
 
 def own(name: str) -> Callable[[], Any]:
@@ -128,10 +142,24 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
         tree, error = TREES[kind], objective or "cqb"
         tree(error).growth()  # which says what is wrong with the name
         return lambda seed: tree(error, random_state=seed)
-    measure = measure_for(kind, objective or ("q" if kind == "NEMSIS" else "cq"))
-    if kind == "CAN":
-        return lambda seed: CANClassifier(measure)
-    online = NEMSISClassifier if kind == "NEMSIS" else SCANClassifier
+    if name == "plug-in":
+        measure = measure_for("CAN", objective or "q")
+        return lambda seed: PlugInClassifier(
+            LogisticRegression(max_iter=1000), measure, random_state=seed
+        )
+    if kind in ("CAN", "AMP"):
+        measure = objective or ("cq" if kind == "CAN" else "f1")
+        if kind == "CAN":
+            measure_for(kind, measure)
+            return lambda seed: CANClassifier(measure)
+        STAMPClassifier(measure).settings()  # which says what is wrong with a measure of both
+        return lambda seed: AMPClassifier(measure)
+    online, default = ONLINE[kind]
+    measure = objective or default
+    if kind in ("NEMSIS", "SCAN"):
+        measure_for(kind, measure)
+    else:
+        online(measure).settings()  # which says what is wrong with the measure
     options: dict[str, Any] = {"estimates": "surrogate"} if surrogate else {}
     return lambda seed: online(measure, random_state=seed, **options)
 
@@ -176,7 +204,7 @@ def is_binary(name: str) -> bool:
         made = own(parts.learner)
         return isinstance(made, type) and issubclass(made, BinaryQuantifier)
     binary = issubclass(aggregation(parts.aggregation), BinaryQuantifier)
-    return binary or parts.learner in ("SVM", "1PMB")
+    return binary or parts.learner in ("SVM", "1PMB", "SPADE", "SPADE-surrogate")
 
 
 def suited(names: list[str], n_classes: int) -> list[str]:

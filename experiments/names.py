@@ -73,13 +73,14 @@ SELECTIONS = ("tuned", "plain")
 #: Packages offer methods under this name.
 ENTRY_POINTS = "quapy_nemsis.methods"
 _LEARNER = re.compile(
-    r"(?P<online>(NEMSIS|SCAN)(-surrogate)?|CAN|1PMB|QTree|QForest)(:(?P<objective>.*))?"
+    r"(?P<online>(NEMSIS|SCAN|STAMP|SPADE)(-surrogate)?|CAN|AMP|1PMB|plug-in|QTree|QForest)(:(?P<objective>.*))?"
     r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest|forest-isotonic)|(?P<svm>SVM)\((?P<loss>\w+)\)"
 )
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 LEARNERS = (
     "LR, LR-balanced, LR-isotonic, linear-SVM, forest, forest-isotonic, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, "
-    "SCAN:MEASURE, CAN:MEASURE, QTree:MEASURE, QForest:MEASURE, 1PMB:LOSS, SVM(LOSS)"
+    "SCAN:MEASURE, CAN:MEASURE, SPADE:MEASURE, STAMP:MEASURE, AMP:MEASURE, plug-in:MEASURE, QTree:MEASURE, "
+    "QForest:MEASURE, 1PMB:LOSS, SVM(LOSS)"
 )
 
 

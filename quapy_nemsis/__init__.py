@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from quapy_nemsis.drift import mixture_test, prevalence_test
     from quapy_nemsis.features import FourierFeatures
     from quapy_nemsis.learners import (
+        AMPClassifier,
         CANClassifier,
         NEMSISClassifier,
         OnePassMiniBatchClassifier,
         QuantificationForestClassifier,
         QuantificationTreeClassifier,
         SCANClassifier,
+        SPADEClassifier,
+        STAMPClassifier,
         SVMPerfClassifier,
     )
     from quapy_nemsis.measures import (
@@ -33,8 +36,10 @@ if TYPE_CHECKING:
         NSS,
         BKReward,
         CQReward,
+        FMeasure,
         GMean,
         HMean,
+        Jaccard,
         Measure,
         NegKLD,
         NestedConcave,
@@ -49,10 +54,14 @@ if TYPE_CHECKING:
     )
     from quapy_nemsis.merging import merge
     from quapy_nemsis.persistence import load, save
+    from quapy_nemsis.plugin import PlugInClassifier
     from quapy_nemsis.quantifiers import (
+        AMP,
         CAN,
         NEMSIS,
         SCAN,
+        SPADE,
+        STAMP,
         SVMAE,
         SVMKLD,
         SVMNKLD,
@@ -73,12 +82,15 @@ _HOMES = {
     "drift": ("mixture_test", "prevalence_test"),
     "features": ("FourierFeatures",),
     "learners": (
+        "AMPClassifier",
         "CANClassifier",
         "NEMSISClassifier",
         "OnePassMiniBatchClassifier",
         "QuantificationForestClassifier",
         "QuantificationTreeClassifier",
         "SCANClassifier",
+        "SPADEClassifier",
+        "STAMPClassifier",
         "SVMPerfClassifier",
     ),
     "measures": (
@@ -87,8 +99,10 @@ _HOMES = {
         "BKReward",
         "CQB",
         "CQReward",
+        "FMeasure",
         "GMean",
         "HMean",
+        "Jaccard",
         "Measure",
         "NSS",
         "NegKLD",
@@ -107,7 +121,9 @@ _HOMES = {
         "load",
         "save",
     ),
+    "plugin": ("PlugInClassifier",),
     "quantifiers": (
+        "AMP",
         "CAN",
         "NEMSIS",
         "OnePassMiniBatch",
@@ -115,6 +131,8 @@ _HOMES = {
         "QTree",
         "Quantifier",
         "SCAN",
+        "SPADE",
+        "STAMP",
         "SVMAE",
         "SVMKLD",
         "SVMNKLD",
@@ -127,6 +145,7 @@ _HOMES = {
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AMP",
     "BA",
     "BAKLD",
     "CAN",
@@ -134,17 +153,22 @@ __all__ = [
     "NEMSIS",
     "NSS",
     "SCAN",
+    "SPADE",
+    "STAMP",
     "SVMAE",
     "SVMKLD",
     "SVMNKLD",
     "SVMQ",
     "SVMRAE",
+    "AMPClassifier",
     "BKReward",
     "CANClassifier",
     "CQReward",
+    "FMeasure",
     "FourierFeatures",
     "GMean",
     "HMean",
+    "Jaccard",
     "Measure",
     "NEMSISClassifier",
     "NegKLD",
@@ -152,6 +176,7 @@ __all__ = [
     "NestedMeasure",
     "OnePassMiniBatch",
     "OnePassMiniBatchClassifier",
+    "PlugInClassifier",
     "PseudoConcave",
     "PseudoMeasure",
     "QForest",
@@ -162,6 +187,8 @@ __all__ = [
     "QuantificationTreeClassifier",
     "Quantifier",
     "SCANClassifier",
+    "SPADEClassifier",
+    "STAMPClassifier",
     "SVMPerf",
     "SVMPerfClassifier",
     "TableQuantifier",

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier
+from quapy_nemsis.learners import NEMSISClassifier, SCANClassifier, SPADEClassifier
 from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.scores import scale_of
 from quapy_nemsis.learners.state import State
 
-Learner = NEMSISClassifier | SCANClassifier
-L = TypeVar("L", bound=NEMSISClassifier | SCANClassifier)
+Learner = NEMSISClassifier | SCANClassifier | SPADEClassifier
+L = TypeVar("L", bound=NEMSISClassifier | SCANClassifier | SPADEClassifier)
 
 
 def merge(learners: Sequence[L], base: L | None = None) -> L:
@@ -28,16 +28,17 @@ def merge(learners: Sequence[L], base: L | None = None) -> L:
 
     Parameters
     ----------
-    learners : list of NEMSISClassifier or of SCANClassifier
+    learners : list of NEMSISClassifier, of SCANClassifier, of STAMPClassifier or of SPADEClassifier
         Fitted learners with the same parameters, classes and features. None of them may still be choosing its step size
         in a stream: set `eta0`, or learn more rows until a step size is chosen.
-    base : NEMSISClassifier or SCANClassifier, optional
+    base : learner of the same class, optional
         The learner that all of them started from, if they did not start from scratch. Its points are counted once.
 
     Returns
     -------
-    NEMSISClassifier or SCANClassifier
-        A new learner; the given ones are not changed. Its `history_` and `tuning_` are those of the first learner.
+    learner
+        A new learner of the same class; the given ones are not changed. Its `history_` and `tuning_` are those of the
+        first learner.
 
     Examples
     --------
@@ -74,7 +75,8 @@ def _check(learners: Sequence[Learner], base: Learner | None) -> None:
     for learner in [*learners, *([base] if base is not None else [])]:
         if not isinstance(learner, Learner):
             raise TypeError(
-                f"only NEMSIS and SCAN learners can be merged; got {type(learner).__name__}"
+                "only NEMSIS, SCAN, STAMP and SPADE learners can be merged; got "
+                f"{type(learner).__name__}"
             )
         if not hasattr(learner, "state_"):
             raise ValueError("a learner is not fitted: fit all learners before merging them")

@@ -54,12 +54,15 @@ LEARNERS: dict[str, type[Learner]] = {
         learners.OnePassMiniBatchClassifier,
         learners.QuantificationTreeClassifier,
         learners.QuantificationForestClassifier,
+        learners.AMPClassifier,
+        learners.STAMPClassifier,
+        learners.SPADEClassifier,
     )
 }
 #: Other objects that a file can hold. Their modules are imported when they are needed.
 QUANTIFIERS = (
-    *("CAN", "NEMSIS", "OnePassMiniBatch", "QForest", "QTree", "Quantifier", "SCAN"),
-    *("SVMAE", "SVMKLD", "SVMNKLD", "SVMPerf", "SVMQ", "SVMRAE"),
+    *("AMP", "CAN", "NEMSIS", "OnePassMiniBatch", "QForest", "QTree", "Quantifier", "SCAN"),
+    *("SPADE", "STAMP", "SVMAE", "SVMKLD", "SVMNKLD", "SVMPerf", "SVMQ", "SVMRAE"),
 )
 PREPARATIONS = ("DenseScaling", "SparseScaling", "TablePreparation", "TermWeights")
 # How deep objects consist of others: a quantifier of tables, its quantifier, its learner.

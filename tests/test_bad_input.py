@@ -24,6 +24,7 @@ from quapy_nemsis import (
     NEMSISClassifier,
     OnePassMiniBatchClassifier,
     SCANClassifier,
+    SPADEClassifier,
     SVMPerf,
     SVMPerfClassifier,
     make_measure,
@@ -35,13 +36,14 @@ ONLINE = {"eta0": 0.5, "radius": 2.0, "n_passes": 2, "random_state": 0}
 MAKE = {
     "nemsis": partial(NEMSISClassifier, **ONLINE),
     "scan": partial(SCANClassifier, **ONLINE, first_epoch=20),
+    "spade": partial(SPADEClassifier, **ONLINE),
     "can": partial(CANClassifier, radius=3.0),
     "svmperf": partial(SVMPerfClassifier, C=10.0),
     "1pmb": partial(OnePassMiniBatchClassifier, **ONLINE, buffer_size=25),
 }
-STREAMS = ("nemsis", "scan", "1pmb")
+STREAMS = ("nemsis", "scan", "spade", "1pmb")
 # Those that take two classes and no more.
-BINARY = ("svmperf", "1pmb")
+BINARY = ("spade", "svmperf", "1pmb")
 WAYS = [*((name, "fit") for name in MAKE), *((name, "partial_fit") for name in STREAMS)]
 each_way = pytest.mark.parametrize(("name", "way"), WAYS)
 quietly = pytest.mark.filterwarnings("ignore")

@@ -105,9 +105,68 @@ RENORM_MASK = (1 << 16) - 1
 
 
 @jitable
-def _over(weight):
+def over(weight):
     """1/weight, or 1 for a class that has no points yet, whose rewards are 0."""
     return 1.0 / weight if weight > 0.0 else 1.0
+
+
+@jitable
+def close_window(v, correction, previous, own, k):
+    """Move the sums of the finished window of the suffix average to ``previous``, and start a new window."""
+    scale_sum = own.scale_sum
+    for j in range(v.shape[1]):
+        previous[k, j] = scale_sum * v[k, j] - correction[k, j]
+        correction[k, j] = 0.0
+    own.intercept_previous = own.intercept_sum
+    own.scale_sum = 0.0
+    own.intercept_sum = 0.0
+
+
+@jitable
+def ascend(
+    rows, i, step, product, square, radius, average, fit_intercept, over_all, v, correction, own, k
+):
+    """Add step·x to the weights and project them onto the ball; ``product`` is v·x, ``square`` is x·x.
+
+    ``over_all`` is 1 over the weight of the points so far.
+    """
+    norm2, scale_sum, scale = own.norm2, own.scale_sum, own.scale
+    radius2 = radius * radius
+    c = step / scale
+    grown = norm2 + c * (2.0 * product + c * square)
+    if radius2 < SMALLEST_SCALE * SMALLEST_SCALE * grown:
+        for j in range(v.shape[1]):
+            correction[k, j] -= scale_sum * v[k, j]
+            v[k, j] *= scale
+        scale_sum = 0.0
+        own.scale_sum = 0.0
+        c = step
+        grown = scale * (scale * norm2 + c * 2.0 * product) + c * c * square
+        scale = 1.0
+    if average == LAST:
+        axpy(rows, i, c, v, k)
+    else:
+        axpy2(rows, i, c, v, scale_sum * c, correction, k)
+    norm2 = max(grown, 0.0)
+    if fit_intercept:
+        # The intercept acts like a feature of value 1, or smaller if the rows are: else it would dominate.
+        own.intercept += step * own.sizes * over_all
+    if scale * scale * norm2 > radius2:
+        scale = radius / math.sqrt(norm2)
+    own.norm2 = norm2
+    own.scale = scale
+
+
+@jitable
+def count_iterate(v, t, own, k):
+    """Add the weights after a point to the sums for the averaged model."""
+    if (t & RENORM_MASK) == 0:
+        norm2 = 0.0
+        for j in range(v.shape[1]):
+            norm2 += v[k, j] * v[k, j]
+        own.norm2 = norm2
+    own.scale_sum += own.scale
+    own.intercept_sum += own.intercept
 
 
 def _nemsis(
@@ -126,11 +185,10 @@ def _nemsis(
     fit_intercept, affine = options[0].fit_intercept != 0, options[0].affine != 0
     bound = options[0].reward_bound
     n_learners = np.uint64(taken.shape[0])
-    width = v.shape[1]
     weighted = weights.shape[0] > 0
     t = np.int64(numbers[0].steps)
     n_all, n_pos = numbers[0].weight, numbers[0].positives
-    over_all, over_pos, over_neg = _over(n_all), _over(n_pos), _over(n_all - n_pos)
+    over_all, over_pos, over_neg = over(n_all), over(n_pos), over(n_all - n_pos)
     total = order.shape[0]
     for at in range(total):
         if at + AHEAD < total:
@@ -142,7 +200,7 @@ def _nemsis(
         t += 1
         n_all += weight
         n_pos += weight if is_pos else 0.0
-        over_all, over_pos, over_neg = _over(n_all), _over(n_pos), _over(n_all - n_pos)
+        over_all, over_pos, over_neg = over(n_all), over(n_pos), over(n_all - n_pos)
         share = n_pos * over_all
         y = 1.0 if is_pos else -1.0
         over_class = over_pos if is_pos else over_neg
@@ -156,13 +214,7 @@ def _nemsis(
                 continue
             own = numbers[k]
             if window:
-                scale_sum = own.scale_sum
-                for j in range(width):
-                    previous[k, j] = scale_sum * v[k, j] - correction[k, j]
-                    correction[k, j] = 0.0
-                own.intercept_previous = own.intercept_sum
-                own.scale_sum = 0.0
-                own.intercept_sum = 0.0
+                close_window(v, correction, previous, own, k)
 
             # Estimates from the points before this one; a class not seen yet has reward 0 (line 1).
             P = own.reward_pos * past_pos
@@ -176,8 +228,7 @@ def _nemsis(
             asks[k, EPS] = 0.5 * over_all
             call(callback, asks, k)
             product, square = dot(rows, i, v, k)
-            scale, b = own.scale, own.intercept
-            score = scale * product + b
+            score = own.scale * product + own.intercept
             if not math.isfinite(score):
                 continue
             taken[k] = at + 1
@@ -190,40 +241,22 @@ def _nemsis(
                 gradient = max(gradient, 0.0)
             step = options[k].eta0 * rate * gradient * slope(reward_kind, margin) * y
             if step != 0.0 and t > 1:
-                norm2, scale_sum = own.norm2, own.scale_sum
-                radius = options[k].radius
-                radius2 = radius * radius
-                c = step / scale
-                grown = norm2 + c * (2.0 * product + c * square)
-                if radius2 < SMALLEST_SCALE * SMALLEST_SCALE * grown:
-                    for j in range(width):
-                        correction[k, j] -= scale_sum * v[k, j]
-                        v[k, j] *= scale
-                    scale_sum = 0.0
-                    own.scale_sum = 0.0
-                    c = step
-                    grown = scale * (scale * norm2 + c * 2.0 * product) + c * c * square
-                    scale = 1.0
-                if average == LAST:
-                    axpy(rows, i, c, v, k)
-                else:
-                    axpy2(rows, i, c, v, scale_sum * c, correction, k)
-                norm2 = max(grown, 0.0)
-                if fit_intercept:
-                    # The intercept acts like a feature of value 1, or smaller if the rows are: else it would dominate.
-                    b += step * own.sizes * over_all
-                    own.intercept = b
-                if scale * scale * norm2 > radius2:
-                    scale = radius / math.sqrt(norm2)
-                own.norm2 = norm2
-                own.scale = scale
-            if (t & RENORM_MASK) == 0:
-                norm2 = 0.0
-                for j in range(width):
-                    norm2 += v[k, j] * v[k, j]
-                own.norm2 = norm2
-            own.scale_sum += scale
-            own.intercept_sum += b
+                ascend(
+                    rows,
+                    i,
+                    step,
+                    product,
+                    square,
+                    options[k].radius,
+                    average,
+                    fit_intercept,
+                    over_all,
+                    v,
+                    correction,
+                    own,
+                    k,
+                )
+            count_iterate(v, t, own, k)
 
             # Lines 7, 10, 12, 13: the estimates.
             if counts:

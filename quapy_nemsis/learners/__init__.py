@@ -4,7 +4,9 @@ from quapy_nemsis.learners.base import Learner, LinearClassifier, OnlineClassifi
 from quapy_nemsis.learners.can import CANClassifier
 from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier
 from quapy_nemsis.learners.nemsis import NEMSISClassifier
+from quapy_nemsis.learners.pseudolinear import AMPClassifier, STAMPClassifier
 from quapy_nemsis.learners.scan import SCANClassifier
+from quapy_nemsis.learners.spade import SPADEClassifier
 from quapy_nemsis.learners.svmperf import SVMPerfClassifier
 from quapy_nemsis.learners.trees import (
     QuantificationForestClassifier,
@@ -12,6 +14,7 @@ from quapy_nemsis.learners.trees import (
 )
 
 __all__ = [
+    "AMPClassifier",
     "CANClassifier",
     "Learner",
     "LinearClassifier",
@@ -21,5 +24,7 @@ __all__ = [
     "QuantificationForestClassifier",
     "QuantificationTreeClassifier",
     "SCANClassifier",
+    "SPADEClassifier",
+    "STAMPClassifier",
     "SVMPerfClassifier",
 ]

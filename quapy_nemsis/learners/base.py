@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from quapy_nemsis._kernels.rows import as_rows
@@ -60,6 +62,7 @@ from quapy_nemsis.learners.tuning import (
     StreamTuner,
     fold_sizes,
     held_out_scores,
+    out_of_fold,
     tune,
 )
 from quapy_nemsis.measures import Measure, Rates
@@ -536,14 +539,218 @@ class PosteriorParameters:
     posteriors: str = "training"
 
 
-class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, OnlineClassifier[S]):
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _if_wanted(method: F) -> F:
+    """A method that a learner has unless its `posteriors` is None; keeps the types, which scikit-learn's does not."""
+    return cast(F, available_if(lambda learner: learner.posteriors is not None)(method))
+
+
+class PosteriorClassifier(LinearClassifier):
+    """A linear classifier with posteriors, which are calibrated on scores out of fold, unless `posteriors` is None."""
+
+    posteriors: Any
+    calibration_: Calibration
+    committee_: Model | None
+    members_: list[Model] | None = None
+
+    @_if_wanted
+    def predict_proba(self, X: MatrixLike) -> np.ndarray:
+        """Posterior probabilities at the prevalence of the training data, or at equal ones if `posteriors` says so.
+
+        For two classes, the log-odds are a nondecreasing, piecewise linear function of the score (see
+        `quapy_nemsis.learners.calibration.TwoClassCalibration`). For more classes they are T·f + b, where f are the
+        scores (see `quapy_nemsis.learners.calibration.ClassCalibration`). Both are fitted to scores out of fold: `fit`
+        trains up to five more learners, each of which scores rows that it has not learned. In a stream, the functions
+        are fitted to the latest 4,096 points, scored before they were learned. `predict` uses the score, not the
+        posterior, because the score is what optimises the measure.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities of the classes, in the order of `classes_`.
+        """
+        self._check_calibrated()
+        scores = self.decision_function(X)
+        return self.calibration_.probabilities(scores, balanced=self.posteriors == "balanced")
+
+    def committee_scores(self, X: MatrixLike) -> np.ndarray:
+        """Scores of the mean of the learners that scored held-out rows in `fit`; after a stream, the learner's own.
+
+        The calibration fits these scores at least as well as those of `decision_function`, and where rows are few
+        compared to features they tell classes apart better. `quapy_nemsis.Quantifier` uses them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores: one for each row, or one for each row and class if there are more than two.
+        """
+        check_is_fitted(self)
+        self._check_calibrated()
+        return self._scores(X, self.model() if self.committee_ is None else self.committee_)
+
+    def fold_scores(self, X: MatrixLike, first: int = 0) -> np.ndarray:
+        """Scores of rows by the learners that scored held-out rows in `fit`, each row by one of them in turn.
+
+        These scores are distributed as `calibration_.scores` are if the rows are: either are of one learner that has
+        not learned the row. Those of `committee_scores` are not quite, as a mean of learners is less noisy.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        first : int, default=0
+            Number of the first row, if rows of a stream are scored in parts.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores, as `committee_scores` returns them.
+        """
+        check_is_fitted(self)
+        self._check_calibrated()
+        if self.committee_ is None or self.members_ is None:
+            return self.committee_scores(X)
+        scores = [self._scores(X, member) for member in self.members_]
+        turn = (first + np.arange(len(scores[0]))) % len(scores)
+        return np.stack(scores)[turn, np.arange(len(turn))]
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything that was learned, as arrays by name."""
+        arrays = super().to_arrays()
+        if not hasattr(self, "calibration_"):
+            return arrays
+        committee, members = {}, {}
+        if self.committee_ is not None:
+            committee = _as_arrays(self.committee_)
+        if self.members_ is not None:
+            columns = zip(*self.members_, strict=True)
+            members = _as_arrays(tuple(np.array(column) for column in columns))
+        return {
+            **arrays,
+            **prefixed("calibration", self.calibration_.to_arrays()),
+            **prefixed("committee", committee),
+            **prefixed("members", members),
+        }
+
+    def from_arrays(self, arrays: Arrays) -> None:
+        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
+        super().from_arrays(arrays)
+        part = arrays.part("calibration")
+        if self.posteriors is None and not part.arrays:
+            return
+        self.calibration_ = Calibration.from_arrays(part)
+        part.finish()
+        part, self.committee_, self.members_ = arrays.part("committee"), None, None
+        if part.arrays:
+            shape = () if arrays.n_classes == 2 else (arrays.n_classes,)
+            weights = part.take("coef", *shape, arrays.width)
+            self.committee_ = weights, part.take("intercept", *shape)[()]
+            if not all(np.isfinite(numbers).all() for numbers in self.committee_):
+                raise ValueError("the weights of its committee are not finite")
+        part.finish()
+        part = arrays.part("members")
+        if part.arrays and self.committee_ is not None:
+            weights = part.take("coef", None, *shape, arrays.width)
+            intercepts = part.take("intercept", len(weights), *shape)
+            if not (len(weights) and np.isfinite(weights).all() and np.isfinite(intercepts).all()):
+                raise ValueError("the weights of its learners of folds are not finite, or missing")
+            self.members_ = list(zip(weights, intercepts, strict=True))
+        part.finish()
+
+    def _check_calibrated(self) -> None:
+        check_is_fitted(self)
+        if not hasattr(self, "calibration_"):
+            raise ValueError(
+                f"this {type(self).__name__} was fitted without posteriors: set posteriors='training' and fit it again"
+            )
+
+    def _forget_calibration(self) -> None:
+        for name in ("calibration_", "committee_", "members_"):
+            if name in vars(self):
+                delattr(self, name)
+
+    def _calibrate_batch(self, data: Data, **parameters: Any) -> None:
+        """Calibrate a learner of all rows: fit copies of it to parts of them, with these parameters."""
+        self._forget_calibration()
+        if self.posteriors is None:
+            return
+
+        def fitted(train: np.ndarray, seed: np.random.Generator) -> Model | None:
+            labels = data.labels[train]
+            if len(np.unique(labels)) < data.n_classes:
+                return None
+            twin = clone(self).set_params(posteriors=None, verbose=0, **parameters)
+            weights = {"sample_weight": data.weights[train]} if len(data.weights) else {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the learner of all rows has warned
+                return twin.fit(data.X[train], labels, **weights).model()
+
+        # The folds are always the same, as these learners have no random choices otherwise.
+        found = out_of_fold(data, fitted, 0, np.random.default_rng(0))
+        if found is None or not len(found.points.scores):
+            raise ValueError(
+                "posteriors need two rows of each class, one to learn and one to score: add rows, or set "
+                "posteriors=None"
+            )
+        points, self.committee_, self.members_ = found
+        self.calibration_ = Calibration.of(*points)
+
+
+class PosteriorOnlineClassifier(PosteriorClassifier, OnlineClassifier[S]):
+    """An online learner with posteriors, calibrated out of fold in `fit` and on the latest points in a stream."""
+
+    def _calibrate(self, data: Data, n_passes: int, rng: np.random.Generator) -> None:
+        self._forget_calibration()
+        if self.posteriors is None:
+            return
+        found = held_out_scores(
+            data, self.state_.settings, self.state_type, n_passes, self.shuffle, rng
+        )
+        if found is None:
+            refuse_divergence(data.X, "on parts of the rows", self.eta0)
+        points, self.committee_, self.members_ = found
+        self.calibration_ = Calibration.of(*points)
+
+    def _recalibrate(self, data: Data) -> None:
+        if self.posteriors is None:
+            return self._forget_calibration()
+        newest = slice(-RECENT, None)
+        known = getattr(self, "calibration_", None)
+        self.committee_ = self.members_ = None
+        scores = quiet_scores(data.X[newest], *self.model())
+        weights = data.weights[newest]
+        self.calibration_ = Calibration.latest(known, scores, data.labels[newest], weights)
+
+    def _rescale_calibration(self, before: np.ndarray) -> None:
+        # The scale of scores grows with training, and changes by orders of magnitude with the step size that is best in
+        # a stream. One temperature can only fit scores of one scale.
+        if len(self.classes_) == 2:
+            return
+        scores, old, new = self.calibration_.scores, scale_of(before), scale_of(self.coef_)
+        ratio = new / old if min(old, new) > 0.0 else 1.0
+        if np.isfinite(ratio * np.abs(scores).max()):
+            scores *= ratio
+
+
+class ProbabilisticOnlineClassifier(
+    PosteriorParameters, WeightParameters, PosteriorOnlineClassifier[S]
+):
     """Base class of online learners with posterior probabilities, weights of rows, and any number of classes."""
 
     multiclass = True
     has_posteriors = True
-    calibration_: Calibration
-    committee_: Model | None
-    members_: list[Model] | None = None
 
     def checked_steps(self) -> dict[str, Any]:
         """Check the parameters and return those that a state needs."""
@@ -604,138 +811,6 @@ class ProbabilisticOnlineClassifier(PosteriorParameters, WeightParameters, Onlin
                 "as that of sklearn.utils.compute_class_weight on a sample"
             )
         return self._partial_fit(X, y, classes, sample_weight, self.class_weight)
-
-    def predict_proba(self, X: MatrixLike) -> np.ndarray:
-        """Posterior probabilities at the prevalence of the training data, or at equal ones if `posteriors` says so.
-
-        For two classes, the log-odds are a nondecreasing, piecewise linear function of the score (see
-        `quapy_nemsis.learners.calibration.TwoClassCalibration`). For more classes they are T·f + b, where f are the
-        scores (see `quapy_nemsis.learners.calibration.ClassCalibration`). Both are fitted to scores out of fold: `fit`
-        trains up to five more learners, each of which scores rows that it has not learned. In a stream, the functions
-        are fitted to the latest 4,096 points, scored before they were learned. `predict` uses the score, not the
-        posterior, because the score is what optimises the measure.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probabilities of the classes, in the order of `classes_`.
-        """
-        scores = self.decision_function(X)
-        return self.calibration_.probabilities(scores, balanced=self.posteriors == "balanced")
-
-    def committee_scores(self, X: MatrixLike) -> np.ndarray:
-        """Scores of the mean of the learners that scored held-out rows in `fit`; after a stream, the learner's own.
-
-        The calibration fits these scores at least as well as those of `decision_function`, and where rows are few
-        compared to features they tell classes apart better. `quapy_nemsis.Quantifier` uses them.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores: one for each row, or one for each row and class if there are more than two.
-        """
-        check_is_fitted(self)
-        return self._scores(X, self.model() if self.committee_ is None else self.committee_)
-
-    def fold_scores(self, X: MatrixLike, first: int = 0) -> np.ndarray:
-        """Scores of rows by the learners that scored held-out rows in `fit`, each row by one of them in turn.
-
-        These scores are distributed as `calibration_.scores` are if the rows are: either are of one learner that has
-        not learned the row. Those of `committee_scores` are not quite, as a mean of learners is less noisy.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
-        first : int, default=0
-            Number of the first row, if rows of a stream are scored in parts.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores, as `committee_scores` returns them.
-        """
-        check_is_fitted(self)
-        if self.committee_ is None or self.members_ is None:
-            return self.committee_scores(X)
-        scores = [self._scores(X, member) for member in self.members_]
-        turn = (first + np.arange(len(scores[0]))) % len(scores)
-        return np.stack(scores)[turn, np.arange(len(turn))]
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
-        committee, members = {}, {}
-        if self.committee_ is not None:
-            committee = _as_arrays(self.committee_)
-        if self.members_ is not None:
-            columns = zip(*self.members_, strict=True)
-            members = _as_arrays(tuple(np.array(column) for column in columns))
-        return {
-            **super().to_arrays(),
-            **prefixed("calibration", self.calibration_.to_arrays()),
-            **prefixed("committee", committee),
-            **prefixed("members", members),
-        }
-
-    def from_arrays(self, arrays: Arrays) -> None:
-        """Inverse of `to_arrays`; arrays of the wrong type or shape raise a ValueError."""
-        super().from_arrays(arrays)
-        part = arrays.part("calibration")
-        self.calibration_ = Calibration.from_arrays(part)
-        part.finish()
-        part, self.committee_, self.members_ = arrays.part("committee"), None, None
-        if part.arrays:
-            shape = () if arrays.n_classes == 2 else (arrays.n_classes,)
-            weights = part.take("coef", *shape, arrays.width)
-            self.committee_ = weights, part.take("intercept", *shape)[()]
-            if not all(np.isfinite(numbers).all() for numbers in self.committee_):
-                raise ValueError("the weights of its committee are not finite")
-        part.finish()
-        part = arrays.part("members")
-        if part.arrays and self.committee_ is not None:
-            weights = part.take("coef", None, *shape, arrays.width)
-            intercepts = part.take("intercept", len(weights), *shape)
-            if not (len(weights) and np.isfinite(weights).all() and np.isfinite(intercepts).all()):
-                raise ValueError("the weights of its learners of folds are not finite, or missing")
-            self.members_ = list(zip(weights, intercepts, strict=True))
-        part.finish()
-
-    def _calibrate(self, data: Data, n_passes: int, rng: np.random.Generator) -> None:
-        found = held_out_scores(
-            data, self.state_.settings, self.state_type, n_passes, self.shuffle, rng
-        )
-        if found is None:
-            refuse_divergence(data.X, "on parts of the rows", self.eta0)
-        points, self.committee_, self.members_ = found
-        self.calibration_ = Calibration.of(*points)
-
-    def _recalibrate(self, data: Data) -> None:
-        newest = slice(-RECENT, None)
-        known = getattr(self, "calibration_", None)
-        self.committee_ = self.members_ = None
-        scores = quiet_scores(data.X[newest], *self.model())
-        weights = data.weights[newest]
-        self.calibration_ = Calibration.latest(known, scores, data.labels[newest], weights)
-
-    def _rescale_calibration(self, before: np.ndarray) -> None:
-        # The scale of scores grows with training, and changes by orders of magnitude with the step size that is best in
-        # a stream. One temperature can only fit scores of one scale.
-        if len(self.classes_) == 2:
-            return
-        scores, old, new = self.calibration_.scores, scale_of(before), scale_of(self.coef_)
-        ratio = new / old if min(old, new) > 0.0 else 1.0
-        if np.isfinite(ratio * np.abs(scores).max()):
-            scores *= ratio
 
 
 def _as_arrays(model: tuple[Any, ...]) -> dict[str, np.ndarray]:

@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 from threadpoolctl import ThreadpoolController
 
+from quapy_nemsis._validation import check_option
 from quapy_nemsis.learners.state import MOST, Arrays
 
 #: How many of the latest scores a stream keeps.
@@ -33,6 +34,12 @@ _PRECISION = 100.0
 # Offsets that gain less in log-likelihood are 0.
 _GAIN = 0.1
 _EXACT = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
+
+
+def check_posteriors(value: Any) -> None:
+    """Refuse a value of `posteriors` that is neither the name of prevalences nor None, for no posteriors."""
+    if value is not None:
+        check_option("posteriors", value, PRIORS)
 
 
 class Points(NamedTuple):

@@ -27,9 +27,10 @@ from quapy_nemsis._validation import (
     warn_of_scale,
     without_zeros,
 )
-from quapy_nemsis.learners.base import LinearClassifier
+from quapy_nemsis.learners.base import PosteriorClassifier
+from quapy_nemsis.learners.calibration import check_posteriors
 from quapy_nemsis.learners.scores import linear_scores
-from quapy_nemsis.learners.state import Arrays
+from quapy_nemsis.learners.state import UNWEIGHTED, Arrays, Data
 from quapy_nemsis.measures import (
     ClassRates,
     Measure,
@@ -62,9 +63,10 @@ class CANParameters:
     fit_intercept: bool = True
     verbose: int = 0
     class_weight: Any = None
+    posteriors: str | None = None
 
 
-class CANClassifier(CANParameters, LinearClassifier):
+class CANClassifier(CANParameters, PosteriorClassifier):
     """Linear classifier trained by CAN (Algorithm 2 of Kar et al., KDD 2016), an exact batch method.
 
     With the logistic reward, P(w) and N(w) are smooth. For K classes the reward of a row of class i is
@@ -100,6 +102,10 @@ class CANClassifier(CANParameters, LinearClassifier):
         If not 0, print a line per level.
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of the rows of each class, as in scikit-learn.
+    posteriors : {"training", "balanced"} or None, default=None
+        If given, `fit` trains up to five more learners, each on four fifths of the rows, and fits posteriors to their
+        scores of the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the prevalences
+        of the training data, or at equal ones. With None there is no `predict_proba`, and `fit` takes no longer.
 
     Attributes
     ----------
@@ -153,7 +159,8 @@ class CANClassifier(CANParameters, LinearClassifier):
             classes = self.checked_classes(y)
         warn_of_scale(X, stacklevel=4)
         kind = _Problem if len(classes) == 2 else _ClassProblem
-        problem = kind(X, encode(y, classes), len(classes), weights, self)
+        labels = encode(y, classes)
+        problem = kind(X, labels, len(classes), weights, self)
         model = np.zeros(problem.n_models * (X.shape[1] + 1))
         levels: list[float] = []
         if isinstance(measure, NestedMeasure):
@@ -186,6 +193,8 @@ class CANClassifier(CANParameters, LinearClassifier):
         self.classes_ = classes
         self.coef_, self.intercept_ = problem.split(model)
         self.levels_, self.n_iter_ = np.array(levels), len(levels)
+        counts = UNWEIGHTED if weights is None else weights
+        self._calibrate_batch(Data(X, labels, len(classes), counts), class_weight=None)
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -216,6 +225,7 @@ class CANClassifier(CANParameters, LinearClassifier):
         check_integer("max_iter", self.max_iter)
         check_bool("fit_intercept", self.fit_intercept)
         check_verbose(self.verbose)
+        check_posteriors(self.posteriors)
         return measure
 
 

@@ -15,7 +15,8 @@ from quapy_nemsis._kernels.batch import add, score
 from quapy_nemsis._kernels.nemsis import LAST, SUFFIX
 from quapy_nemsis._kernels.rows import Rows, as_rows, join_rows
 from quapy_nemsis._validation import check_integer
-from quapy_nemsis.learners.base import OnlineClassifier, StepParameters
+from quapy_nemsis.learners.base import PosteriorOnlineClassifier, StepParameters
+from quapy_nemsis.learners.calibration import check_posteriors
 from quapy_nemsis.learners.separation import SeparationOracle
 from quapy_nemsis.learners.state import (
     UNWEIGHTED,
@@ -200,7 +201,9 @@ class MiniBatchState(SingleState[MiniBatchSettings]):
     @classmethod
     def merge(cls, states: Sequence[Self], base: Self | None) -> Self:
         """Raise a TypeError: 1PMB learners cannot be merged."""
-        raise TypeError("1PMB learners cannot be merged; only NEMSIS and SCAN learners can")
+        raise TypeError(
+            "1PMB learners cannot be merged; only NEMSIS, SCAN, STAMP and SPADE learners can"
+        )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """All arrays and numbers, including the waiting rows, by name."""
@@ -263,9 +266,12 @@ class OnePassMiniBatchParameters(StepParameters):
     _: KW_ONLY
     buffer_size: int = 500
     n_passes: int = 25
+    posteriors: str | None = None
 
 
-class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[MiniBatchSettings]):
+class OnePassMiniBatchClassifier(
+    OnePassMiniBatchParameters, PosteriorOnlineClassifier[MiniBatchSettings]
+):
     """Linear classifier trained by 1PMB (Kar, Narasimhan, Jain, NIPS 2014), the online baseline in the paper.
 
     Points are collected in a buffer of size s. When it is full, the weights take a step against the subgradient of the
@@ -301,6 +307,10 @@ class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[Mi
         Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
+    posteriors : {"training", "balanced"} or None, default=None
+        If given, `fit` trains up to five more learners, each on four fifths of the rows, and fits posteriors to their
+        scores of the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the prevalences
+        of the training data, or at equal ones. With None there is no `predict_proba`, and `fit` takes no longer.
 
     Attributes
     ----------
@@ -326,6 +336,7 @@ class OnePassMiniBatchClassifier(OnePassMiniBatchParameters, OnlineClassifier[Mi
         """Check the parameters and return them as settings."""
         check_integer("buffer_size", self.buffer_size)
         check_integer("n_passes", self.n_passes)
+        check_posteriors(self.posteriors)
         return MiniBatchSettings(
             measure=get_loss(self.loss), buffer_size=int(self.buffer_size), **self.checked_steps()
         )

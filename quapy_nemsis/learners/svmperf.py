@@ -25,10 +25,11 @@ from quapy_nemsis._validation import (
     unchanged_on_error,
     warn_of_scale,
 )
-from quapy_nemsis.learners.base import LinearClassifier
+from quapy_nemsis.learners.base import PosteriorClassifier
+from quapy_nemsis.learners.calibration import check_posteriors
 from quapy_nemsis.learners.scores import linear_scores
 from quapy_nemsis.learners.separation import SeparationOracle
-from quapy_nemsis.learners.state import Arrays, columns_to_arrays, prefixed
+from quapy_nemsis.learners.state import Arrays, Data, columns_to_arrays, prefixed
 from quapy_nemsis.measures import Loss, Measure, get_loss
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ class SVMPerfParameters(CuttingPlaneParameters):
     """Parameters of the structural SVM, shared by the classifier and the quantifier (see `SVMPerfClassifier`)."""
 
     loss: str | Measure = "kld"
+    _: KW_ONLY
+    posteriors: str | None = None
 
 
-class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
+class SVMPerfClassifier(SVMPerfParameters, PosteriorClassifier):
     """Linear structural SVM for losses on the whole set of predictions (Joachims 2005), by 1-slack cutting planes.
 
     It minimises the convex bound of a loss Δ, where ȳ ranges over the labellings of all training rows:
@@ -112,6 +115,10 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         C. On other data, `fit` starts from scratch.
     verbose : int, default=0
         If not 0, print a line every `verbose` cutting planes.
+    posteriors : {"training", "balanced"} or None, default=None
+        If given, `fit` trains up to five more learners, each on four fifths of the rows, and fits posteriors to their
+        scores of the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the prevalences
+        of the training data, or at equal ones. With None there is no `predict_proba`, and `fit` takes no longer.
 
     Attributes
     ----------
@@ -182,6 +189,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("warm_start", self.warm_start)
         check_verbose(self.verbose)
+        check_posteriors(self.posteriors)
         return get_loss(self.loss)
 
     def _fit(self, loss: Loss, X: Any, y: Any) -> Self:
@@ -253,6 +261,7 @@ class SVMPerfClassifier(SVMPerfParameters, LinearClassifier):
         self.coef_, self.intercept_ = best[np.newaxis, :-1].copy(), best[-1:].copy()
         self.n_iter_, self.gap_, self.history_ = iteration, float(gap), history
         self.planes_ = planes if self.warm_start else None
+        self._calibrate_batch(Data(X, positive, 2), warm_start=False)
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -21,7 +21,7 @@ windows end at powers of two). From 4,096 points on, the worse half is dropped a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
@@ -273,41 +273,47 @@ def n_held_out_folds(data: Data) -> int:
     return min(math.ceil(_SCORED_RARE * _FIFTHS / (data.rarest() * n_rows)), _FIFTHS, n_rows)
 
 
-def held_out_scores(
+def out_of_fold(
     data: Data,
-    settings: S,
-    state_type: type[State[Any]],
-    n_passes: int,
-    shuffle: bool,
+    fitted: Callable[[np.ndarray, np.random.Generator], Model | None],
+    n_points: int,
     rng: np.random.Generator,
 ) -> HeldOut | None:
-    """Scores of rows by learners that have not learned them, and the learners' models.
+    """Scores of rows by models that have not learned them, and these models.
 
-    Each of up to five learners learns four fifths of the rows and scores the others. There are as many learners as are
-    needed for about 10,000 scores of the rarest class. A learner that diverges is left out; if all do, the result is
-    None.
+    Each of up to five models learns four fifths of the rows and scores the others. There are as many models as are
+    needed for about 10,000 scores of the rarest class. A model that is None or diverges is left out; if all do, the
+    result is None.
+
+    Parameters
+    ----------
+    data : Data
+        Rows, labels and weights.
+    fitted : callable
+        Function of the rows to learn, in order, and a random generator, which returns a model or None.
+    n_points : int
+        How many points a model learns, as far as threads are concerned; 0 for no threads.
+    rng : numpy.random.Generator
+        For the choice of the folds.
     """
     used, fifth = in_fifths(data.labels, len(data.labels), rng)
     n_folds = n_held_out_folds(data)
-    rows = as_rows(data.X)
     seeds = rng.spawn(n_folds)
 
     def scored(folds: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray, Model]]:
         found = []
         for k in folds:
             train, held = np.sort(used[fifth != k]), used[fifth == k]
-            state: State[S] = state_type.start(data.X.shape[1], data.n_classes, settings)
-            orders = (seeds[k].permutation(train) if shuffle else train for _ in range(n_passes))
-            if not all(state.learn(rows, data.labels, order, data.weights) for order in orders):
+            model = fitted(train, seeds[k])
+            if model is None:
                 continue
-            model = state.model()
             blocks = np.array_split(held, len(held) // _BLOCK + 1)
             scores = np.concatenate([quiet_scores(data.X[block], *model) for block in blocks])
             if np.isfinite(scores).all():
                 found.append((held, scores, model))
         return found
 
-    parts = in_threads(scored, range(n_folds), n_passes * len(used))
+    parts = in_threads(scored, range(n_folds), n_points)
     if not parts:
         return None
     held, scores, models = zip(*parts, strict=True)
@@ -321,6 +327,27 @@ def held_out_scores(
         np.mean([b for _, b in models], axis=0),
     )
     return HeldOut(points, committee, list(models))
+
+
+def held_out_scores(
+    data: Data,
+    settings: S,
+    state_type: type[State[Any]],
+    n_passes: int,
+    shuffle: bool,
+    rng: np.random.Generator,
+) -> HeldOut | None:
+    """Scores of rows by online learners that have not learned them, and their models, as `out_of_fold`."""
+    rows = as_rows(data.X)
+
+    def fitted(train: np.ndarray, seed: np.random.Generator) -> Model | None:
+        state: State[S] = state_type.start(data.X.shape[1], data.n_classes, settings)
+        orders = (seed.permutation(train) if shuffle else train for _ in range(n_passes))
+        if not all(state.learn(rows, data.labels, order, data.weights) for order in orders):
+            return None
+        return state.model()
+
+    return out_of_fold(data, fitted, n_passes * len(data.labels), rng)
 
 
 def tune(

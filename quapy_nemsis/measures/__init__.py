@@ -41,15 +41,17 @@ from quapy_nemsis.measures.contract import (
     Valuation,
 )
 from quapy_nemsis.measures.custom import NestedConcave, PseudoConcave, make_measure
+from quapy_nemsis.measures.duals import DUALS
 from quapy_nemsis.measures.losses import LOSSES, Loss, get_loss
 from quapy_nemsis.measures.names import MEASURES, get_measure
 from quapy_nemsis.measures.nested import BA, BAKLD, NSS, GMean, HMean, NegKLD, QMean, QMeasure
-from quapy_nemsis.measures.pseudo import CQB, BKReward, CQReward
+from quapy_nemsis.measures.pseudo import CQB, BKReward, CQReward, FMeasure, Jaccard
 
 __all__ = [
     "BA",
     "BAKLD",
     "CQB",
+    "DUALS",
     "LOSSES",
     "MEASURES",
     "NSS",
@@ -57,9 +59,11 @@ __all__ = [
     "CQReward",
     "ClassFunctions",
     "ClassRates",
+    "FMeasure",
     "Functions",
     "GMean",
     "HMean",
+    "Jaccard",
     "Loss",
     "Measure",
     "NegKLD",

@@ -14,7 +14,14 @@ from quapy_nemsis.measures.compiled import (
     ClassFunctions,
     valuation_outer,
 )
-from quapy_nemsis.measures.formulas import clip_share, inverse, q_gradient, q_mean, relative_log
+from quapy_nemsis.measures.formulas import (
+    TINY,
+    clip_share,
+    inverse,
+    q_gradient,
+    q_mean,
+    relative_log,
+)
 
 
 @jitable
@@ -211,6 +218,46 @@ def _bk_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
     return 1.0, -theta[0]
 
 
+@jitable
+def _found(R, p):
+    """Share of points that are in another class than the first and predicted right."""
+    total = 0.0
+    for j in range(1, len(p)):
+        total += p[j] * R[j]
+    return total
+
+
+@jitable
+def _write_found(p, factor, by_R):
+    for j in range(1, len(p)):
+        by_R[j] = factor * p[j]
+    by_R[0] = 0.0
+
+
+def _f_values(R, q, p, eps, theta):
+    beta2 = theta[1] * theta[1]
+    below = beta2 * (1.0 - p[0]) + 1.0 - q[0]
+    return (1.0 + beta2) * _found(R, p), max(below, TINY)
+
+
+def _f_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
+    _write_found(p, 1.0 + theta[1] * theta[1], by_R1)
+    by_q2[0] = -1.0
+    return 1.0, -theta[0]
+
+
+def _jaccard_values(R, q, p, eps, theta):
+    found = _found(R, p)
+    return found, max(2.0 - p[0] - q[0] - found, TINY)
+
+
+def _jaccard_gradient(R, q, x, y, p, eps, theta, by_R1, by_q1, by_R2, by_q2):
+    _write_found(p, 1.0, by_R1)
+    _write_found(p, -1.0, by_R2)
+    by_q2[0] = -1.0
+    return 1.0, -theta[0]
+
+
 BA = ClassFunctions(_ba_values, first, _ba_gradient)
 NSS = ClassFunctions(_nss_values, first, _nss_gradient)
 GMEAN = ClassFunctions(_gmean_values, first, _gmean_gradient)
@@ -221,3 +268,5 @@ BAKLD = ClassFunctions(_bakld_values, bakld_outer, _bakld_gradient)
 Q = ClassFunctions(_q_values, q_outer, _q_gradient)
 CQ = ClassFunctions(_cq_values, valuation_outer, _cq_gradient)
 BK = ClassFunctions(_bk_values, valuation_outer, _bk_gradient)
+F = ClassFunctions(_f_values, valuation_outer, _f_gradient)
+JACCARD = ClassFunctions(_jaccard_values, valuation_outer, _jaccard_gradient)

@@ -53,6 +53,19 @@ THETA = place(N_BLOCKS)
 # Layout for a loss: the question has the rates, the quantification error, the share and ε, the answer is one number.
 (LOSS_RECALL_POS, LOSS_RECALL_NEG, LOSS_D, LOSS_SHARE_POS, LOSS_EPS, LOSS, LOSS_THETA) = range(7)
 
+# Layout for a step in the dual variables, which are overwritten: the question has an estimate of the rates, the step
+# size, the share and ε besides.
+(
+    DUAL_POS,
+    DUAL_NEG,
+    DUAL_RATE_POS,
+    DUAL_RATE_NEG,
+    DUAL_STEP,
+    DUAL_SHARE_POS,
+    DUAL_EPS,
+    DUAL_THETA,
+) = range(8)
+
 Values = Callable[[float, float, float, float, np.ndarray], tuple[float, float]]
 Outer = Callable[[float, float, float, float, np.ndarray], float]
 Gradient = Callable[
@@ -158,6 +171,28 @@ def loss_callback(function: LossFunction, n_theta: int) -> Any:
             a[LOSS_SHARE_POS],
             a[LOSS_EPS],
             a[LOSS_THETA:],
+        )
+
+    return callback(answer)
+
+
+@lru_cache(maxsize=256)
+def dual_callback(descend: Callable[..., tuple[float, float]], n_theta: int) -> Any:
+    """Compile the function of a step in the dual variables (see `quapy_nemsis.measures.duals`) into one for kernels."""
+    length = DUAL_THETA + n_theta
+    descend = jitable(descend)
+
+    def answer(pointer):
+        a = carray(pointer, (length,))
+        a[DUAL_POS], a[DUAL_NEG] = descend(
+            a[DUAL_POS],
+            a[DUAL_NEG],
+            a[DUAL_RATE_POS],
+            a[DUAL_RATE_NEG],
+            a[DUAL_STEP],
+            a[DUAL_SHARE_POS],
+            a[DUAL_EPS],
+            a[DUAL_THETA:],
         )
 
     return callback(answer)

@@ -424,6 +424,27 @@ class PseudoMeasure(Measure):
         """Whether P_class grows with both rates, and P_quant depends only on the error of the predicted count."""
         return False
 
+    def is_pseudo_linear(self) -> bool:
+        """Whether P_class and P_quant are affine in the rates, as those of the F-measures are.
+
+        It is found out from their gradients at some rates and shares.
+
+        Examples
+        --------
+        >>> from quapy_nemsis import CQReward, FMeasure
+        >>> FMeasure(2).is_pseudo_linear(), CQReward().is_pseudo_linear()
+        (True, False)
+        """
+        rng = np.random.default_rng(0)
+        for p in (0.1, 0.5, 0.8):
+            rates = rng.uniform(0.05, 0.95, size=(6, 2))
+            found = [
+                (*self.p_class(P, N, p)[1], *self.p_quant(P, N, p)[1]) for P, N in rates.tolist()
+            ]
+            if not np.allclose(found, found[0], rtol=1e-6, atol=1e-8):
+                return False
+        return True
+
     def _value(self, P: float, N: float, p: float, eps: float) -> float:
         p_class, p_quant = self.functions.values(P, N, p, eps, self.valuation(0.0).theta)
         return p_class / p_quant

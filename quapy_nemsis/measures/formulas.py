@@ -6,6 +6,9 @@ import math
 
 from quapy_nemsis._jit import jitable
 
+#: What a number that must be positive is at least.
+TINY = 1e-12
+
 
 @jitable
 def log(x):

@@ -18,6 +18,9 @@ MEASURES: dict[str, type[Measure]] = {
     if isinstance(cls, type) and issubclass(cls, Measure) and isinstance(cls.key, str)
 }
 
+#: Other names of measures.
+ALIASES = {"f1": "f:1"}
+
 
 def get_measure(measure: str | Measure) -> Measure:
     """Return the measure with a short name, such as "q" or "q:2"; a measure object is returned as it is.
@@ -26,7 +29,7 @@ def get_measure(measure: str | Measure) -> Measure:
     ----------
     measure : str or Measure
         A name, with an optional parameter after a colon (kld, bakld, bakld:0.3, q, q:2, nss, ba, gmean, hmean, qmean,
-        cq, bk, cqb), or a measure object.
+        cq, bk, f1, f:2, jaccard, cqb), or a measure object.
 
     Examples
     --------
@@ -42,9 +45,10 @@ def get_measure(measure: str | Measure) -> Measure:
             f"measure must be a name or a Measure object; got {measure!r} of type "
             f"{type(measure).__name__}"
         )
-    key, colon, text = measure.partition(":")
+    key, colon, text = ALIASES.get(measure, measure).partition(":")
     if key not in MEASURES:
-        raise ValueError(f"unknown measure {measure!r}; known are {', '.join(MEASURES)}")
+        known = ", ".join([*MEASURES, *ALIASES])
+        raise ValueError(f"unknown measure {measure!r}; known are {known}")
     cls = MEASURES[key]
     if not colon:
         return cls()

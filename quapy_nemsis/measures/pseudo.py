@@ -1,7 +1,8 @@
-"""The pseudo-concave measures of the paper's Table 2, and CQB, which is neither concave nor pseudo-concave."""
+"""The pseudo-concave measures of the paper's Table 2, the pseudo-linear F-measures, and CQB, which is neither."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,9 @@ from quapy_nemsis.measures.contract import (
     Measure,
     PseudoMeasure,
     confusion,
+    is_number,
 )
-from quapy_nemsis.measures.formulas import ba, error, neg_kld, neg_kld_slope
+from quapy_nemsis.measures.formulas import TINY, ba, error, neg_kld, neg_kld_slope
 
 
 def _cq_values(P, N, p, eps, theta):
@@ -36,6 +38,24 @@ def _bk_values(P, N, p, eps, theta):
 def _bk_gradient(P, N, x, y, p, eps, theta):
     slope = neg_kld_slope(P, N, p, eps)
     return 0.5, 0.5, -p * slope, (1.0 - p) * slope, 1.0, -theta[0]
+
+
+def _f_values(P, N, p, eps, theta):
+    beta2 = theta[1] * theta[1]
+    return (1.0 + beta2) * p * P, max(beta2 * p + p * P + (1.0 - p) * (1.0 - N), TINY)
+
+
+def _f_gradient(P, N, x, y, p, eps, theta):
+    beta2 = theta[1] * theta[1]
+    return (1.0 + beta2) * p, 0.0, p, p - 1.0, 1.0, -theta[0]
+
+
+def _jaccard_values(P, N, p, eps, theta):
+    return p * P, max(p + (1.0 - p) * (1.0 - N), TINY)
+
+
+def _jaccard_gradient(P, N, x, y, p, eps, theta):
+    return p, 0.0, 0.0, p - 1.0, 1.0, -theta[0]
 
 
 @dataclass(frozen=True)
@@ -75,6 +95,66 @@ class BKReward(PseudoMeasure):
     separates_count = True
     functions = Functions(_bk_values, valuation_outer, _bk_gradient)
     class_functions = classes.BK
+
+
+@dataclass(frozen=True)
+class FMeasure(PseudoMeasure):
+    """F-measure of the positive class, (1 + β²)·TP/((1 + β²)·TP + β²·FN + FP): linear over linear in the rates.
+
+    P_class = (1 + β²)·p·P and P_quant = β²·p + p̂. SCAN and CAN optimise it as they do every pseudo-concave measure.
+    The valuation is linear in the rates, so their steps are those of a classifier with constant class weights. These
+    are the algorithms STAMP and AMP of Narasimhan, Kar and Jain (2015). "f1" is the name of F with β = 1.
+
+    For K classes, it is the micro-averaged F of all classes but the first (the background), (1 + β²)·Σ p_j·R_j over
+    β²·(1 − p₀) + 1 − q₀ with a sum over j ≥ 1 (Narasimhan et al. 2015). If the first class were counted as well, that
+    would be the accuracy. The macro average of the classes' F is no ratio of linear functions but a sum of such ratios.
+    It is not pseudo-concave, so no learner here optimises it.
+
+    Surrogate rewards may make P_quant negative where P < 0. It is then replaced by a tiny positive number, so that the
+    measure is negative, as P is.
+
+    Parameters
+    ----------
+    beta : float, default=1
+        Must be positive. Above 1, recall has more weight; below 1, precision has more weight.
+
+    Examples
+    --------
+    >>> FMeasure(1).score([0, 0, 0, 1, 1], [0, 0, 1, 1, 1])
+    0.8
+    >>> FMeasure(2).value(P=0.5, N=1.0, p=0.5).__round__(4)
+    0.5556
+    """
+
+    beta: float = 1.0
+
+    key = "f"
+    formula = "(1+β²)·p·P / (β²·p + p̂)"
+    functions = Functions(_f_values, valuation_outer, _f_gradient)
+    class_functions = classes.F
+
+    def __post_init__(self):
+        if not is_number(self.beta) or not 0.0 < self.beta < math.inf:
+            raise ValueError(f"beta of FMeasure must be positive and finite; got {self.beta!r}")
+
+
+@dataclass(frozen=True)
+class Jaccard(PseudoMeasure):
+    """Jaccard index of the positive class, TP/(TP + FN + FP): a ratio of linear functions of the rates.
+
+    P_class = p·P and P_quant = p + n·(1 − N). With F = `FMeasure(1)` it is F/(2 − F), so that both have their maximum
+    at the same model. For K classes it is the micro average of all classes but the first, as with `FMeasure`.
+
+    Examples
+    --------
+    >>> Jaccard().score([0, 0, 1, 1], [0, 1, 1, 1]).__round__(4)
+    0.6667
+    """
+
+    key = "jaccard"
+    formula = "p·P / (p + n(1−N))"
+    functions = Functions(_jaccard_values, valuation_outer, _jaccard_gradient)
+    class_functions = classes.JACCARD
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """Quantifiers for QuaPy: `Quantifier`, and the learners as quantifiers that count their predictions."""
 
 from quapy_nemsis.quantifiers.counting import (
+    AMP,
     CAN,
     NEMSIS,
     SCAN,
+    SPADE,
+    STAMP,
     SVMAE,
     SVMKLD,
     SVMNKLD,
@@ -16,9 +19,12 @@ from quapy_nemsis.quantifiers.default import Quantifier, Scores
 from quapy_nemsis.quantifiers.trees import QForest, QTree
 
 __all__ = [
+    "AMP",
     "CAN",
     "NEMSIS",
     "SCAN",
+    "SPADE",
+    "STAMP",
     "SVMAE",
     "SVMKLD",
     "SVMNKLD",

@@ -18,8 +18,15 @@ from quapy_nemsis.learners.base import (
 from quapy_nemsis.learners.can import CANClassifier, CANParameters
 from quapy_nemsis.learners.minibatch import OnePassMiniBatchClassifier, OnePassMiniBatchParameters
 from quapy_nemsis.learners.nemsis import NEMSISClassifier, NEMSISParameters
+from quapy_nemsis.learners.pseudolinear import (
+    AMPClassifier,
+    AMPParameters,
+    STAMPClassifier,
+    STAMPParameters,
+)
 from quapy_nemsis.learners.scan import SCANClassifier, SCANParameters
 from quapy_nemsis.learners.scores import predicted_codes
+from quapy_nemsis.learners.spade import SPADEClassifier, SPADEParameters
 from quapy_nemsis.learners.state import Arrays, Saved, check_parameters
 from quapy_nemsis.learners.svmperf import (
     CuttingPlaneParameters,
@@ -234,6 +241,60 @@ class CAN(CANParameters, _ClassifyAndCount):
     """
 
     learner = CANClassifier
+
+
+class AMP(AMPParameters, _ClassifyAndCount):
+    """Quantifier that counts the predictions of an `AMPClassifier`, the batch optimum of an F-measure.
+
+    The quantifier has the parameters of `quapy_nemsis.AMPClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = AMP("f1", radius=5.0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    learner = AMPClassifier
+
+
+class STAMP(STAMPParameters, _OnlineClassifyAndCount):
+    """Quantifier that counts the predictions of a `STAMPClassifier`, for F-measures and the Jaccard index.
+
+    The quantifier has the parameters of `quapy_nemsis.STAMPClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = STAMP("f1", random_state=0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    learner = STAMPClassifier
+
+
+class SPADE(SPADEParameters, _OnlineClassifyAndCount, _BinaryClassifyAndCount):
+    """Quantifier that counts the predictions of a `SPADEClassifier`, for concave measures of the rates.
+
+    The quantifier has the parameters of `quapy_nemsis.SPADEClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> quantifier = SPADE("kld", random_state=0).fit(scale(X), y)
+    >>> quantifier.predict(scale(X)).round(1)
+    array([0.4, 0.6])
+    """
+
+    learner = SPADEClassifier
 
 
 class OnePassMiniBatch(
