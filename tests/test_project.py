@@ -151,26 +151,25 @@ def test_public_names_are_documented_with_an_example(name):
         assert ">>>" in thing.__doc__, f"{name} has no example"
 
 
-def blocks(language):
-    text = (ROOT / "README.md").read_text()
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+PAGES = ["README.md", "docs/guide.md", "docs/streams.md"]
 
 
-def test_readme_examples_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_pages_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    examples = blocks("python")
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert examples
     for example in examples:
-        exec(compile(example, "README.md", "exec"), {})
+        exec(compile(example, page, "exec"), {})
 
 
-def test_readme_links_point_somewhere():
-    text = (ROOT / "README.md").read_text()
-    links = re.findall(r"\]\(([^)#]+)\)", text)
-    assert links
-    for link in links:
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_of_pages_point_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if not link.startswith("http"):
-            assert (ROOT / link).exists(), link
+            assert (ROOT / page).parent.joinpath(link).exists(), link
 
 
 def test_readme_commands_are_targets_of_the_makefile():
