@@ -27,10 +27,10 @@ from sklearn.model_selection import train_test_split
 from experiments.catalogue import locate
 from experiments.data import load
 from experiments.errors import plain_errors
-from experiments.prepare import are_term_counts, preparer
 from experiments.quantification import Cells, quietly
 from quapy_nemsis import NEMSISClassifier, Quantifier
 from quapy_nemsis.drift import Background
+from quapy_nemsis.tables.preparing import are_term_counts, preparer
 from quapy_nemsis.tracking import Labelled, Tracker, track
 from quapy_nemsis.tracking.trackers import get_tracker
 

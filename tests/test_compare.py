@@ -372,11 +372,11 @@ def test_a_killed_run_goes_on(tmp_path):
 def test_a_method_that_fails_stops_nothing(tmp_path, monkeypatch, capsys):
     real = methods.method
 
-    def broken(name):
+    def broken(name, quapy=False):
         def build(seed):
             raise ZeroDivisionError("no <luck>")
 
-        return build if name == "ACC (plain)" else real(name)
+        return build if name == "ACC (plain)" else real(name, quapy)
 
     monkeypatch.setattr(methods, "method", broken)
     run_compare(tmp_path, "CC", "ACC", options=PAGE)
@@ -681,7 +681,7 @@ def test_a_typo_costs_no_imports():
     code = (
         "import sys\n"
         "from experiments.__main__ import main\n"
-        "slow = {'quapy', 'numba', 'numpy', 'sklearn', 'pandas', 'matplotlib', 'quapy_nemsis'}\n"
+        "slow = {'quapy', 'numba', 'numpy', 'sklearn', 'pandas', 'matplotlib', 'skrub'}\n"
         f"for line in {lines!r}:\n"
         "    try:\n"
         "        main(['compare', *line])\n"

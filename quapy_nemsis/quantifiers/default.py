@@ -274,6 +274,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         Scores
             The scores; `Scores.joined` joins those of several parts.
         """
+        check_is_fitted(self, "calibration_")
         if isinstance(X, Scores):
             return X
         values, of_folds = [], []
@@ -284,13 +285,13 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
 
     def _values(self, X: MatrixLike | Scores) -> np.ndarray:
         """Scores of rows, which the calibration takes."""
+        check_is_fitted(self, "calibration_")
         if isinstance(X, Scores):
             return X.values
         return np.concatenate([self._score(rows) for _, rows in self._with_features(X)])
 
     def _with_features(self, X: MatrixLike) -> Iterator[tuple[int, MatrixLike]]:
         """Parts of the rows with their features, and the number of the first row of each."""
-        check_is_fitted(self, "calibration_")
         if self.features_ is None:
             yield 0, X
             return
@@ -327,7 +328,8 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         ndarray of shape (n_samples, n_classes)
             Posteriors.
         """
-        return self.calibration_.probabilities(self._values(X))
+        values = self._values(X)
+        return self.calibration_.probabilities(values)
 
     @property
     def training(self) -> prevalence.Training:

@@ -172,7 +172,7 @@ class WindowedEM(Tracker):
         What is known of training.
     chunks : int, default=1
         How many chunks the estimate is made from.
-    prior, no_drift : float, default=0.5 and 0.3
+    prior, no_drift : float, default=1.0 and 0.3
         Parameters of `quapy_nemsis.prevalence.estimate`.
 
     Examples
@@ -182,13 +182,13 @@ class WindowedEM(Tracker):
     >>> known = Labelled(np.array([[0.8, 0.2], [0.2, 0.8]]), np.array([0, 1]), training)
     >>> chunk = np.array([[0.8, 0.2]] * 30 + [[0.2, 0.8]] * 10)
     >>> WindowedEM(known, no_drift=0.0).update(chunk).round(2)
-    array([0.86, 0.14])
+    array([0.88, 0.12])
     """
 
     key = "em"
 
     def __init__(
-        self, labelled: Labelled, chunks: int = 1, prior: float = 0.5, no_drift: float = 0.3
+        self, labelled: Labelled, chunks: int = 1, prior: float = 1.0, no_drift: float = 0.3
     ):
         check_integer("chunks", chunks)
         check_positive("prior", prior, finite=True)
