@@ -369,7 +369,7 @@ class TableQuantifier(BaseEstimator):
         return self._estimated(self.score(table, reading=reading, labels=labels), level)
 
     def _estimated(self, scored: Scored, level: float = 0.95) -> Estimate:
-        scores, known = scored.scores, self.quantifier_.calibration_
+        scores = scored.scores
         draws = self.quantifier_.draw(scores)
         tail = 0.5 * (1.0 - level)
         low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0)
