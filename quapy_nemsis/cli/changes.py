@@ -10,7 +10,7 @@ from quapy_nemsis.drift import LEAST_MEMBERS, LEAST_ROWS, Background, DriftResul
 from quapy_nemsis.quantifiers import Scores
 from quapy_nemsis.tables.quantifying import TableQuantifier
 
-FAILS = "the assumption fails that only prevalences change (prior shift), and estimates may be off"
+FAILS = "the prior-shift assumption fails"
 
 
 class Changes(NamedTuple):
@@ -48,7 +48,7 @@ class Changes(NamedTuple):
         return [result.sentence for result in results] or self.found
 
 
-class Tests:
+class DriftTests:
     """The tests of drift, for a model."""
 
     def __init__(self, model: TableQuantifier, level: float):

@@ -12,12 +12,13 @@ from typing import Any
 
 from quapy_nemsis._files import replacing
 from quapy_nemsis.cli import CHANGED, ERROR, FINE, rendering, windows
-from quapy_nemsis.cli.changes import Changes, Tests, too_few_labelled
+from quapy_nemsis.cli.changes import Changes, DriftTests, too_few_labelled
 from quapy_nemsis.persistence import load, save
 from quapy_nemsis.tables.formats import known_suffix
 from quapy_nemsis.tables.quantifying import Estimate, TableQuantifier
 from quapy_nemsis.tracking import Alarm, Rows, TrackError, Window
 from quapy_nemsis.tracking import track as track_rows
+from quapy_nemsis.tracking.windows import seconds_of
 
 
 def fit(options: argparse.Namespace) -> int:
@@ -30,7 +31,7 @@ def fit(options: argparse.Namespace) -> int:
     if model.unlabelled_ is not None:
         found = model.unlabelled_
         print("rows without a label")
-        print(rendering.estimates_table([(found, Tests(model, 0.05).of(found.scores))]))
+        print(rendering.estimates_table([(found, DriftTests(model, 0.05).of(found.scores))]))
         print()
     print(rendering.model_text(model))
     save(model, options.out)
@@ -41,7 +42,7 @@ def fit(options: argparse.Namespace) -> int:
 def estimate(options: argparse.Namespace) -> int:
     """Estimate the prevalences in files. A file that cannot be read does not keep others from being estimated."""
     model = _model(options.model)
-    tests = Tests(model, 1.0 - options.interval if options.alpha is None else options.alpha)
+    tests = DriftTests(model, 1.0 - options.interval if options.alpha is None else options.alpha)
     found: list[tuple[Estimate, Changes]] = []
     failed = 0
     for name in options.files:
@@ -143,7 +144,7 @@ def _check_tracking(options: argparse.Namespace, model: TableQuantifier) -> None
     """Refuse what cannot be tracked before a row is read."""
     for name in options.files:
         known_suffix(Path(name))
-    timed = isinstance(options.window, str)
+    timed = seconds_of(options.window) is not None
     if timed and options.time is None:
         raise ValueError(
             f"--window {options.window} is a time: name the column of times with --time"

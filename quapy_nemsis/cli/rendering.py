@@ -284,7 +284,7 @@ def as_page(model: TableQuantifier, found: Found) -> str:
     )
     failing = sum(bool(result.assumption_fails) for _, result in found)
     if failing:
-        answer += f" In {failing} of {len(found)} files, {FAILS}."
+        answer += f" In {failing} of {len(found)} files, {FAILS}, and estimates may be off."
     return page(
         answer,
         _plot(found) if found else "",
