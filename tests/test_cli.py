@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
         frame = patients(800, share, 100 + month)
         frame.to_csv(folder / f"true{month}.csv", index=False)
         frame.drop(columns="outcome").to_csv(folder / f"month{month}.csv", index=False)
-    times = pd.date_range("2024-05-01", periods=1800, freq="2h")
+    times = pd.date_range("2024-05-01", periods=1800, freq="30min")
     for log, share in enumerate(LOGS):
         frame = patients(600, share, 201 + log).drop(columns="outcome")
         frame.assign(when=times[600 * log :][:600]).to_csv(folder / f"log{log}.csv", index=False)
@@ -74,6 +74,9 @@ def model(folder):
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.chdir(folder)
         assert main(["fit", "labelled.csv", *GIVEN]) == 0
+    fitted = load(folder / "model.qn")
+    fitted.quantifier_.n_draws = 100  # enough for intervals of tests
+    save(fitted, folder / "model.qn")
     return folder / "model.qn", out.getvalue()
 
 
@@ -144,10 +147,10 @@ def test_check_tells_whether_it_was_right(model, folder, capsys):
     for month, record in zip(MONTHS, records, strict=True):
         true = (patients(800, MONTHS[month], 100 + month)["outcome"] == "ill").mean()
         assert record["classes"][1]["true"] == pytest.approx(true)
-    assert run("check", model[0], files[1], "--interval", "0.001") == 2
+    assert run("check", model[0], *files, "--interval", "0.001") == 2
     out = capsys.readouterr().out.splitlines()
     assert out[0].split()[:4] == ["file", "rows", "class", "true"]
-    assert out[1].endswith("no")
+    assert sum(line.endswith("no") for line in out[1:]) >= 4
 
 
 def test_estimates_in_every_form(model, folder, capsys, tmp_path):
@@ -293,14 +296,13 @@ def test_windows_of_time(model, folder, capsys, tmp_path):
     pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
     frames = [pd.read_csv(path) for path in logs(folder)]
     days = pd.to_datetime(pd.concat(frames)["when"])
-    weeks = (days - pd.Timestamp(0)) // pd.Timedelta(days=21)
+    weeks = (days - pd.Timestamp(0)) // pd.Timedelta(days=7)
     counts = weeks.value_counts(sort=False).sort_index()
-    timed = ("--window", "3w", "--time", "when", "--method", "flh-ftl")
+    timed = ("--window", "1w", "--time", "when", "--method", "flh-ftl")
     _, windows = tracked(capsys, model[0], *logs(folder), *timed)
     assert [one["end"] for one in windows] == counts.cumsum().tolist()[:-1]
-    starts = [str(pd.Timestamp(0) + week * pd.Timedelta(days=21)) for week in counts.index[:-1]]
+    starts = [str(pd.Timestamp(0) + week * pd.Timedelta(days=7)) for week in counts.index[:-1]]
     assert [one["start"] for one in windows] == starts
-    assert windows[0]["p_mixture"] is None  # of 12 rows
     # Other formats of files and times.
     frames[0].assign(when=days[:600].dt.strftime("%d.%m.%Y %H:%M")).to_csv(
         tmp_path / "log0.csv", index=False
@@ -404,7 +406,7 @@ def test_odd_columns_are_told(model, folder, tmp_path, capsys):
 
 
 TIMED = ["track", "model.qn", "log0.csv", "--window", "1d"]
-WEEKS = ["--window", "3w", "--time", "when"]
+WEEKS = ["--window", "1w", "--time", "when"]
 
 
 @pytest.mark.parametrize(
