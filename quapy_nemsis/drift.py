@@ -31,7 +31,7 @@ from scipy.special import log_softmax
 from scipy.stats import chi2
 
 from quapy_nemsis import prevalence
-from quapy_nemsis._validation import MatrixLike, check_labels, encode
+from quapy_nemsis._validation import MatrixLike, check_labels, check_share, encode
 from quapy_nemsis.learners.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -303,6 +303,7 @@ class Background:
 
     def prevalence_test(self, scores: np.ndarray, level: float = 0.05) -> DriftResult:
         """Test of prevalences on the scores of new rows (see `prevalence_test`)."""
+        check_share("level", level)
         n_rows, known = _enough(scores), self.calibration
         values = known.probabilities(scores)[:, 1:]
         shares, means = known.shares, self._posteriors.means
@@ -324,6 +325,7 @@ class Background:
 
     def mixture_test(self, scores: np.ndarray, level: float = 0.05) -> DriftResult:
         """Test of the mixture on the scores of new rows (see `mixture_test`)."""
+        check_share("level", level)
         n_rows, known = _enough(scores), self.calibration
         log_odds = known.log_odds(scores)
         p = prevalence.maximum(prevalence.likelihoods(log_odds), known.shares, 0.5)

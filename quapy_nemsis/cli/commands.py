@@ -31,8 +31,9 @@ def fit(options: argparse.Namespace) -> int:
     if model.unlabelled_ is not None:
         found = model.unlabelled_
         print("rows without a label")
-        print(rendering.estimates_table([(found, DriftTests(model, 0.05).of(found.scores))]))
-        print()
+        result = DriftTests(model, 0.05).of(found.scores)
+        print(rendering.estimates_table([(found, result)]))
+        print(*result.found, "", sep="\n")
     print(rendering.model_text(model))
     save(model, options.out)
     print(f"\nwritten to {options.out}")

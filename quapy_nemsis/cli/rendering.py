@@ -109,6 +109,7 @@ def as_record(one: Estimate, result: Changes) -> dict[str, Any]:
         "rows": one.n_rows,
         "interval": one.level,
         "classes": _classes(one),
+        "alpha": result.level,
         "changed": result.changed,
         "p_prevalence": None if result.prevalence is None else result.prevalence.p_value,
         "assumption_fails": result.assumption_fails,
