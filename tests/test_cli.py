@@ -432,6 +432,14 @@ WEEKS = ["--window", "1w", "--time", "when"]
         ([*TIMED, "--time", "When"], "did you mean 'when'?"),
         ([*TIMED, "--time", "town"], "times of the column 'town' cannot be read, such as"),
         ([*TIMED[:2], "log1.csv", "log0.csv", *WEEKS], "sort rows by time"),
+        (
+            ["track", "model.qn", "log0.csv", "--html", "no/where.html"],
+            "--html no/where.html: give",
+        ),
+        (
+            ["estimate", "model.qn", "month1.csv", "--prometheus", "."],
+            "--prometheus .: give a file",
+        ),
         (["track", "model.qn", "log0.csv", "--resume"], "name it with --checkpoint"),
         (
             ["track", "model.qn", "log0.csv", "--checkpoint", "model.qn"],

@@ -23,9 +23,7 @@ from quapy_nemsis.tracking.windows import seconds_of
 
 def fit(options: argparse.Namespace) -> int:
     """Learn from a labelled file, print what was learned and what its unlabelled rows hold, and write the model."""
-    folder = os.path.dirname(os.path.abspath(options.out))
-    if not os.path.isdir(folder) or os.path.isdir(options.out):
-        raise ValueError(f"--out {options.out}: give a file in a folder that there is")
+    _check_writable(options, "out")
     model = TableQuantifier(options.target, options.positive, random_state=options.seed)
     model.fit(options.labelled, reading=options.reading)
     if model.unlabelled_ is not None:
@@ -42,6 +40,7 @@ def fit(options: argparse.Namespace) -> int:
 
 def estimate(options: argparse.Namespace) -> int:
     """Estimate the prevalences in files. A file that cannot be read does not keep others from being estimated."""
+    _check_writable(options, "html", "prometheus")
     model = _model(options.model)
     tests = DriftTests(model, 1.0 - options.interval if options.alpha is None else options.alpha)
     found: list[tuple[Estimate, Changes]] = []
@@ -96,6 +95,7 @@ def check(options: argparse.Namespace) -> int:
 
 def track(options: argparse.Namespace) -> int:
     """Follow the prevalences of files, window by window, in the order in which the files are named."""
+    _check_writable(options, "checkpoint", "html", "prometheus")
     model = _model(options.model)
     _check_tracking(options, model)
     begun: list[Alarm] = []
@@ -191,6 +191,16 @@ def show(options: argparse.Namespace) -> int:
     else:
         print(rendering.model_text(model, columns=True))
     return FINE
+
+
+def _check_writable(options: argparse.Namespace, *names: str) -> None:
+    """Refuse files that could not be written, before anything is done."""
+    for name in names:
+        path = getattr(options, name)
+        if path and (
+            not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path)
+        ):
+            raise ValueError(f"--{name} {path}: give a file in a folder that there is")
 
 
 def _model(path: str) -> TableQuantifier:
