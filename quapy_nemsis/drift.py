@@ -20,6 +20,7 @@ Under the null hypothesis, both statistics have a χ² distribution as numbers o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +31,7 @@ from scipy.special import log_softmax
 from scipy.stats import chi2
 
 from quapy_nemsis import prevalence
-from quapy_nemsis._validation import MatrixLike, check_labels, encode
+from quapy_nemsis._validation import MatrixLike, check_labels, check_share, encode
 from quapy_nemsis.learners.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class DriftResult:
     rows : int
         Number of rows that were tested.
     sentence : str
-        What follows, at a level of 5 %.
+        What follows, at the level of the test.
 
     Examples
     --------
@@ -88,6 +89,7 @@ def prevalence_test(
     X: MatrixLike | Scores,
     *,
     reference: tuple[MatrixLike, ArrayLike] | None = None,
+    level: float = 0.05,
 ) -> DriftResult:
     """Test whether the prevalences of the classes in a population differ from those of training.
 
@@ -106,6 +108,8 @@ def prevalence_test(
         Labelled rows from the time of training that the classifier has not learned. By default those that calibrate the
         quantifier. Give rows if its classifier is not of this package: new rows are then scored by another learner than
         those that calibrate, which may raise false alarms.
+    level : float, default=0.05
+        The sentence tells of a change if the p-value is below this level.
 
     Returns
     -------
@@ -126,7 +130,7 @@ def prevalence_test(
     The prevalences have changed since training (p < 0.001): that of True is about 0.48, and was 0.28.
     """
     background = Background.of(quantifier, reference)
-    return background.prevalence_test(background.scores_of(quantifier, X))
+    return background.prevalence_test(background.scores_of(quantifier, X), level)
 
 
 def mixture_test(
@@ -134,6 +138,7 @@ def mixture_test(
     X: MatrixLike | Scores,
     *,
     reference: tuple[MatrixLike, ArrayLike] | None = None,
+    level: float = 0.05,
 ) -> DriftResult:
     """Test whether rows are a mixture of the classes of training, in any proportions, as far as their scores tell.
 
@@ -151,6 +156,8 @@ def mixture_test(
     reference : tuple (X, y), optional
         Labelled rows from the time of training that the classifier has not learned (see `prevalence_test`). Their
         prevalences do not matter.
+    level : float, default=0.05
+        The sentence tells of a change if the p-value is below this level.
 
     Returns
     -------
@@ -171,7 +178,7 @@ def mixture_test(
     estimates of prevalences may be wrong.
     """
     background = Background.of(quantifier, reference)
-    return background.mixture_test(background.scores_of(quantifier, X))
+    return background.mixture_test(background.scores_of(quantifier, X), level)
 
 
 class Moments(NamedTuple):
@@ -259,14 +266,23 @@ class Background:
 
     @classmethod
     def of(
-        cls, quantifier: Quantifier, reference: tuple[MatrixLike, ArrayLike] | None = None
+        cls,
+        quantifier: Quantifier,
+        reference: tuple[MatrixLike, ArrayLike] | None = None,
+        names: Sequence[str] | None = None,
     ) -> Background:
-        """Scores of the rows that calibrate a fitted quantifier, or of other labelled rows."""
+        """Scores of the rows that calibrate a fitted quantifier, or of other labelled rows.
+
+        Sentences call the classes by their names, by default those that the quantifier has learned.
+        """
         if not hasattr(quantifier, "calibration_"):
             raise ValueError("the quantifier is not fitted: call fit(X, y) first")
         known, classes = quantifier.calibration_, np.asarray(quantifier.classes_)
+        if names is not None and len(names) != len(classes):
+            raise ValueError(f"there are {len(classes)} classes, and {len(names)} names: {names}")
+        called = classes if names is None else np.asarray(names)
         if reference is None:
-            return cls(known, known.scores, known.labels, known.weights, classes, True)
+            return cls(known, known.scores, known.labels, known.weights, called, True)
         X, y = reference
         check_labels(y)
         y = np.asarray(y)
@@ -278,15 +294,16 @@ class Background:
         scores = quantifier.scores(X).values
         if y.shape != scores.shape[:1]:
             raise ValueError(f"reference has {len(scores)} rows, but labels of shape {y.shape}")
-        return cls(known, scores, encode(y, classes), np.ones(len(y)), classes, False)
+        return cls(known, scores, encode(y, classes), np.ones(len(y)), called, False)
 
     def scores_of(self, quantifier: Quantifier, X: MatrixLike | Scores) -> np.ndarray:
         """Scores of new rows, by learners like those that scored the labelled rows."""
         found = quantifier.scores(X)
         return found.of_folds if self.of_folds else found.values
 
-    def prevalence_test(self, scores: np.ndarray) -> DriftResult:
+    def prevalence_test(self, scores: np.ndarray, level: float = 0.05) -> DriftResult:
         """Test of prevalences on the scores of new rows (see `prevalence_test`)."""
+        check_share("level", level)
         n_rows, known = _enough(scores), self.calibration
         values = known.probabilities(scores)[:, 1:]
         shares, means = known.shares, self._posteriors.means
@@ -297,7 +314,7 @@ class Background:
         statistic, freedom = _distance(away, noise)
         p_value = float(chi2.sf(statistic, freedom))
         said = f"{n_rows:,} rows give no evidence that the prevalences have changed since training ({_shown(p_value)})."
-        if p_value < 0.05:
+        if p_value < level:
             now = prevalence.maximum(prevalence.likelihoods(known.log_odds(scores)), shares, 0.5)
             k = int(np.abs(now - shares).argmax()) if len(shares) > 2 else 1
             said = (
@@ -306,8 +323,9 @@ class Background:
             )
         return DriftResult("prevalence", statistic, freedom, p_value, n_rows, said)
 
-    def mixture_test(self, scores: np.ndarray) -> DriftResult:
+    def mixture_test(self, scores: np.ndarray, level: float = 0.05) -> DriftResult:
         """Test of the mixture on the scores of new rows (see `mixture_test`)."""
+        check_share("level", level)
         n_rows, known = _enough(scores), self.calibration
         log_odds = known.log_odds(scores)
         p = prevalence.maximum(prevalence.likelihoods(log_odds), known.shares, 0.5)
@@ -319,7 +337,7 @@ class Background:
         statistic, freedom = _least_distance(values, moments, p, n_rows)
         p_value = float(chi2.sf(statistic, freedom)) if freedom else 1.0
         said = f"The scores of {n_rows:,} rows look like a mixture of the classes of training ({_shown(p_value)})."
-        if p_value < 0.05:
+        if p_value < level:
             said = (
                 f"The {n_rows:,} rows are not a mixture of the classes of training ({_shown(p_value)}): more has "
                 "changed than prevalences, and estimates of prevalences may be wrong."

@@ -202,6 +202,25 @@ def test_any_rows_have_a_p_value(seed, n_classes, n):
             assert test(scores).statistic == pytest.approx(test(scores[::-1]).statistic, rel=1e-6)
 
 
+def test_sentences_tell_what_follows_at_a_level_and_name_the_classes(two):
+    quantifier, X, y = two
+    rows = X[1500:][y[1500:] | (np.arange(2500) % 2 < 1)][:1000]  # half of class False left out
+    found = prevalence_test(quantifier, rows)
+    assert 0.0 < found.p_value < 0.05
+    assert "have changed" in found.sentence
+    assert "no evidence" in prevalence_test(quantifier, rows, level=found.p_value / 2).sentence
+    wide = mixture_test(quantifier, 2.0 * rows)
+    assert "are not a mixture" in wide.sentence
+    assert "look like" in mixture_test(quantifier, 2.0 * rows, level=wide.p_value / 2).sentence
+    named = Background.of(quantifier, names=["well", "ill"])
+    told = named.prevalence_test(named.scores_of(quantifier, rows)).sentence
+    assert told == found.sentence.replace("True", "ill")
+    with pytest.raises(ValueError, match="there are 2 classes, and 1 names"):
+        Background.of(quantifier, names=["ill"])
+    with pytest.raises(ValueError, match="level must"):
+        prevalence_test(quantifier, rows, level=5)
+
+
 def test_on_census_data(data_dir):
     """Windows of people like those of training, with another prevalence, and of women only."""
     with np.load(data_dir / "adult.npz") as z:

@@ -72,6 +72,7 @@ LAYERS = [
     {"cli"},
     {"__main__", "cli.changes"},
     {"cli.rendering"},
+    {"cli.windows"},
     {"cli.commands"},
 ]
 NUMBA_ALLOWED = {"_jit"}

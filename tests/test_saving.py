@@ -36,8 +36,8 @@ def test_quantifiers_that_count_come_back_as_they_were(name, tmp_path):
     path, quantifier = tmp_path / "quantifier.npz", counting(name)
     save(quantifier, path)
     assert repr(load(path)) == repr(quantifier)
-    if name in ("SCAN", "OnePassMiniBatch", "SVMAE", "SVMKLD", "SVMNKLD", "SVMPerf", "SVMRAE"):
-        return  # as the others, and slow to compile
+    if name not in ("CAN", "NEMSIS"):
+        return  # as these, and slow to compile; fitted trees are in test_trees.py
     quantifier.fit(X, np.where(Y, "yes", "no"))
     save(quantifier, path)
     again = load(path)
@@ -219,12 +219,12 @@ def test_objects_within_objects_end_somewhere(whole, tmp_path):
 def test_a_file_that_is_damaged_is_refused(whole, tmp_path):
     content, path = whole.read_bytes(), tmp_path / "model.qn"
     rng = np.random.default_rng(0)
-    for cut in rng.integers(0, len(content), 40):
+    for cut in rng.integers(0, len(content), 20):
         path.write_bytes(content[:cut])
         with pytest.raises(ValueError, match=r"model\.qn is broken, truncated"):
             load(path)
     refused = 0
-    for place in rng.integers(0, len(content), 150):
+    for place in rng.integers(0, len(content), 75):
         damaged = bytearray(content)
         damaged[place] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)
@@ -232,7 +232,7 @@ def test_a_file_that_is_damaged_is_refused(whole, tmp_path):
             load(path)
         except ValueError as error:
             refused += str(path) in str(error)
-    assert refused > 130  # the others are in padding
+    assert refused > 65  # the others are in padding
 
 
 def test_a_newer_file_is_refused(whole, tmp_path):

@@ -540,6 +540,17 @@ def test_the_forest_averages_what_its_trees_count(drift):
     assert quantifier.predict(test.X)[1] == pytest.approx(votes.mean())
 
 
+@pytest.mark.parametrize("quantifier", [QTree(max_depth=3), QForest(n_estimators=3)])
+def test_quantifiers_are_saved(drift, quantifier, tmp_path):
+    X, y, test = drift
+    quantifier = clone(quantifier).fit(X, np.where(y, "yes", "no"))
+    save(quantifier, tmp_path / "quantifier.npz")
+    again = load(tmp_path / "quantifier.npz")
+    assert repr(again) == repr(quantifier)
+    assert again.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_array_equal(again.predict(test.X), quantifier.predict(test.X))
+
+
 def test_counts_of_several_classes_are_adjusted():
     rng = np.random.default_rng(0)
     for n_classes in (2, 3, 6):

@@ -6,11 +6,12 @@ Arguments are read and checked here, before anything slow is imported. A command
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from quapy_nemsis.tables.formats import Reading
 
@@ -21,10 +22,13 @@ _EXAMPLES = """examples:
   quapy-nemsis estimate model.qn new*.csv
   quapy-nemsis estimate model.qn tonight.csv --json --html tonight.html
   quapy-nemsis check model.qn labelled_new.csv
+  quapy-nemsis track model.qn log*.csv --window 1d --time when --html track.html
   quapy-nemsis show model.qn
 
-It ends with 0 if all is well, 2 if prevalences have changed (`check`: if a true prevalence is outside of its
-interval), and 1 if something is wrong."""
+It ends with 0 if all is well, 2 if something has changed (`estimate`: a test rejects; `track`: there is an alarm;
+`check`: a true prevalence is outside of its interval), and 1 if something is wrong."""
+#: The methods of `quapy_nemsis.tracking`, which are not imported here.
+METHODS = ("em", "forgetting-em", "fth", "rogd", "uogd", "atlas", "flh-ftl")
 
 
 def _interval(text: str) -> float:
@@ -32,6 +36,20 @@ def _interval(text: str) -> float:
     if not 0.0 < value < 1.0:
         raise argparse.ArgumentTypeError(f"must lie between 0 and 1, such as 0.95; got {text}")
     return value
+
+
+def _window(text: str) -> int | str:
+    return int(text) if text.strip().isdecimal() else text
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, such as forget=0.7; got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _reading_options(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +87,7 @@ def _estimate_options(parser: argparse.ArgumentParser) -> None:
         "--alpha",
         type=_interval,
         metavar="SHARE",
-        help="a change is found if its p-value is below this (default: 1 - interval)",
+        help="a test rejects if its p-value is below this (default: 1 - interval)",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print a line of JSON for each file")
@@ -86,6 +104,58 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="labelled files")
     _level_option(parser)
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each file")
+    _reading_options(parser)
+
+
+def _track_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="+", help="files with the same columns, in order"
+    )
+    parser.add_argument(
+        "--window",
+        type=_window,
+        default=1000,
+        metavar="ROWS|TIME",
+        help="rows of a window, or its time, such as 30min, 6h or 1d (default: 1000)",
+    )
+    parser.add_argument("--time", metavar="COLUMN", help="the column of times, in rising order")
+    parser.add_argument(
+        "--time-format",
+        default="",
+        metavar="FORMAT",
+        help="such as %%d.%%m.%%Y, if times are neither in ISO 8601 nor seconds since 1970",
+    )
+    parser.add_argument("--method", choices=METHODS, default="em", help="(default: em)")
+    parser.add_argument(
+        "--option",
+        type=_option,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the method, such as forget=0.7; may be repeated",
+    )
+    _level_option(parser)
+    parser.add_argument(
+        "--false-alarms",
+        type=_interval,
+        default=0.05,
+        metavar="SHARE",
+        help="probability of any false alarm in 100 windows without change (default: 0.05)",
+    )
+    parser.add_argument("--checkpoint", metavar="STATE", help="a file to go on from later")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the checkpoint, if there is one; name all files again, and new ones after them",
+    )
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print a line of JSON for each window")
+    shown.add_argument("--csv", action="store_true", help="print CSV: a line for window and class")
+    parser.add_argument("--html", metavar="PAGE", help="write a page with a plot")
+    parser.add_argument(
+        "--prometheus", metavar="TEXT", help="write metrics of the latest window for Prometheus"
+    )
     _reading_options(parser)
 
 
@@ -113,6 +183,11 @@ COMMANDS = {
         "compare estimates with the labels of a file",
         _check_options,
         "quapy_nemsis.cli.commands:check",
+    ),
+    "track": Command(
+        "follow the prevalences of a stream of rows, window by window",
+        _track_options,
+        "quapy_nemsis.cli.commands:track",
     ),
     "show": Command("tell what is in a model", _show_options, "quapy_nemsis.cli.commands:show"),
 }

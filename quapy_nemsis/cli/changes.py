@@ -1,41 +1,83 @@
-"""Whether prevalences have changed since training. The commands ask here, and only here."""
+"""What the tests of drift say about an estimate, or why they cannot be made."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
 
-from quapy_nemsis.tables.quantifying import Estimate, TableQuantifier
+from quapy_nemsis.drift import LEAST_MEMBERS, LEAST_ROWS, Background, DriftResult
+from quapy_nemsis.quantifiers import Scores
+from quapy_nemsis.tables.quantifying import TableQuantifier
 
-
-class Change(NamedTuple):
-    """Result of a test of the hypothesis that nothing has changed."""
-
-    p_value: float
-    statistic: float
-    sentence: str
+FAILS = "the prior-shift assumption fails"
 
 
-def change(model: TableQuantifier, estimate: Estimate) -> Change:
-    """Test whether the rows of an estimate come from a population with the prevalences of training.
+class Changes(NamedTuple):
+    """Results of both tests of `quapy_nemsis.drift` at a level, or the reason why there are none."""
 
-    The draws of an estimate are prevalences among its rows. Rows that are drawn anew from a population have others, and
-    so have those of training. Let d be the difference of prevalences drawn for both populations, from Dirichlet
-    distributions around the shares of the rows, with ½ added to each count. The statistic is m·C⁻¹·m for the mean m and
-    the covariance C of d. It has a chi-squared distribution with one degree of freedom less than there are classes.
-    """
-    rng = np.random.default_rng(model.random_state)
-    counts = np.asarray(model.facts_["counts"], dtype=float)
-    drawn = np.asarray(estimate.draws)
-    new = np.array([rng.dirichlet(estimate.n_rows * shares + 0.5) for shares in drawn])
-    difference = new - rng.dirichlet(counts + 0.5, size=len(drawn))
-    mean, covariance = difference.mean(axis=0), np.cov(difference, rowvar=False)
-    statistic = float(mean @ np.linalg.pinv(covariance, hermitian=True) @ mean)
-    p_value = float(chdtrc(len(counts) - 1, statistic))
-    most = int(np.argmax(np.abs(estimate.prevalences - estimate.training)))
-    most = 1 if len(counts) == 2 else most
-    name = estimate.classes[most]
-    shares = f"{name!r} had {estimate.training[most]:.1%} in training and has {estimate.prevalences[most]:.1%} now"
-    return Change(p_value, statistic, f"{shares} (p = {p_value:.2g})")
+    level: float
+    prevalence: DriftResult | None = None
+    mixture: DriftResult | None = None
+    untested: str = ""
+
+    @property
+    def changed(self) -> bool | None:
+        """Whether prevalences have changed since training; None if this was not tested."""
+        return None if self.prevalence is None else self.prevalence.p_value < self.level
+
+    @property
+    def assumption_fails(self) -> bool | None:
+        """Whether more has changed than prevalences; None if this was not tested."""
+        return None if self.mixture is None else self.mixture.p_value < self.level
+
+    @property
+    def found(self) -> list[str]:
+        """What is to be told to people: tests that reject, or why there were none."""
+        told = [f"not tested for changes: {self.untested}"] if self.untested else []
+        if self.prevalence is not None and self.changed:
+            told.append(f"changed. {self.prevalence.sentence}")
+        if self.mixture is not None and self.assumption_fails:
+            told.append(f"{FAILS}. {self.mixture.sentence}")
+        return told
+
+    @property
+    def sentences(self) -> list[str]:
+        """What follows from each test, or why there were none."""
+        results = [result for result in (self.prevalence, self.mixture) if result is not None]
+        return [result.sentence for result in results] or self.found
+
+
+class DriftTests:
+    """The tests of drift, for a model."""
+
+    def __init__(self, model: TableQuantifier, level: float):
+        self.level, self.scarce = level, too_few_labelled(model)
+        self.known = None if self.scarce else Background.of(model.quantifier_, names=model.classes_)
+        self.quantifier = model.quantifier_
+
+    def of(self, scores: Scores | None) -> Changes:
+        """Return what the tests say about rows with these scores."""
+        if self.known is None or scores is None:
+            return Changes(self.level, untested=self.scarce)
+        if len(scores) < LEAST_ROWS:
+            return Changes(
+                self.level, untested=f"there are {len(scores)} rows, and {LEAST_ROWS} are needed"
+            )
+        found = self.known.scores_of(self.quantifier, scores)
+        return Changes(
+            self.level,
+            self.known.prevalence_test(found, self.level),
+            self.known.mixture_test(found, self.level),
+        )
+
+
+def too_few_labelled(model: TableQuantifier) -> str:
+    """Return which class has too few held-out rows for tests, if one has."""
+    members = np.bincount(
+        model.quantifier_.calibration_.labels.astype(np.intp), minlength=len(model.classes_)
+    )
+    rarest = int(members.argmin())
+    if members[rarest] >= LEAST_MEMBERS:
+        return ""
+    return f"{model.classes_[rarest]!r} has {members[rarest]} held-out rows of training, and {LEAST_MEMBERS} are needed"

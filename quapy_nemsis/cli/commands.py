@@ -6,27 +6,32 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from quapy_nemsis._files import replacing
-from quapy_nemsis.cli import CHANGED, ERROR, FINE, rendering
-from quapy_nemsis.cli.changes import Change, change
+from quapy_nemsis.cli import CHANGED, ERROR, FINE, rendering, windows
+from quapy_nemsis.cli.changes import Changes, DriftTests, too_few_labelled
 from quapy_nemsis.persistence import load, save
+from quapy_nemsis.tables.formats import known_suffix
 from quapy_nemsis.tables.quantifying import Estimate, TableQuantifier
+from quapy_nemsis.tracking import Alarm, Rows, TrackError, Window
+from quapy_nemsis.tracking import track as track_rows
+from quapy_nemsis.tracking.windows import seconds_of
 
 
 def fit(options: argparse.Namespace) -> int:
     """Learn from a labelled file, print what was learned and what its unlabelled rows hold, and write the model."""
-    folder = os.path.dirname(os.path.abspath(options.out))
-    if not os.path.isdir(folder) or os.path.isdir(options.out):
-        raise ValueError(f"--out {options.out}: give a file in a folder that there is")
+    _check_writable(options, "out")
     model = TableQuantifier(options.target, options.positive, random_state=options.seed)
     model.fit(options.labelled, reading=options.reading)
     if model.unlabelled_ is not None:
         found = model.unlabelled_
         print("rows without a label")
-        print(rendering.estimates_table([(found, change(model, found))], 0.05))
-        print()
+        result = DriftTests(model, 0.05).of(found.scores)
+        print(rendering.estimates_table([(found, result)]))
+        print(*result.found, "", sep="\n")
     print(rendering.model_text(model))
     save(model, options.out)
     print(f"\nwritten to {options.out}")
@@ -35,9 +40,10 @@ def fit(options: argparse.Namespace) -> int:
 
 def estimate(options: argparse.Namespace) -> int:
     """Estimate the prevalences in files. A file that cannot be read does not keep others from being estimated."""
+    _check_writable(options, "html", "prometheus")
     model = _model(options.model)
-    alpha = 1.0 - options.interval if options.alpha is None else options.alpha
-    found: list[tuple[Estimate, Change]] = []
+    tests = DriftTests(model, 1.0 - options.interval if options.alpha is None else options.alpha)
+    found: list[tuple[Estimate, Changes]] = []
     failed = 0
     for name in options.files:
         try:
@@ -48,27 +54,28 @@ def estimate(options: argparse.Namespace) -> int:
             if options.json:
                 print(json.dumps({"file": name, "error": str(error)}), flush=True)
             continue
-        found.append((one, change(model, one)))
+        found.append((one, tests.of(one.scores)))
         if options.json:
-            print(json.dumps(rendering.as_record(*found[-1], alpha)), flush=True)
+            print(json.dumps(rendering.as_record(*found[-1])), flush=True)
     if options.csv:
-        print(rendering.as_csv(found, alpha), end="")
+        print(rendering.as_csv(found), end="")
     elif found and not options.json and options.prometheus != "-":
-        print(rendering.estimates_table(found, alpha))
+        print(rendering.estimates_table(found))
         for one, result in found:
-            if result.p_value < alpha:
-                print(f"{one.source}: changed, {result.sentence}")
+            for line in result.found:
+                print(f"{one.source}: {line}")
     if not options.json and not options.csv:
         _print_notes([one for one, _ in found])
     if options.prometheus == "-":
-        print(rendering.as_prometheus(found, alpha), end="")
+        print(rendering.as_prometheus(found), end="")
     elif options.prometheus:
-        _write(options.prometheus, rendering.as_prometheus(found, alpha))
+        _write(options.prometheus, rendering.as_prometheus(found))
     if options.html:
-        _write(options.html, rendering.as_page(model, found, alpha))
+        _write(options.html, rendering.as_page(model, found))
     if failed:
         return ERROR
-    return CHANGED if any(result.p_value < alpha for _, result in found) else FINE
+    rejected = any(result.changed or result.assumption_fails for _, result in found)
+    return CHANGED if rejected else FINE
 
 
 def check(options: argparse.Namespace) -> int:
@@ -86,6 +93,95 @@ def check(options: argparse.Namespace) -> int:
     return FINE if all(one.inside is not None and one.inside.all() for one in found) else CHANGED
 
 
+def track(options: argparse.Namespace) -> int:
+    """Follow the prevalences of files, window by window, in the order in which the files are named."""
+    _check_writable(options, "checkpoint", "html", "prometheus")
+    model = _model(options.model)
+    _check_tracking(options, model)
+    begun: list[Alarm] = []
+    alarmed = 0
+
+    def tell(window: Window) -> None:
+        nonlocal alarmed
+        alarmed += bool(window.alarms)
+        if options.json:
+            print(json.dumps(windows.as_record(model, window, begun)), flush=True)
+        elif options.csv:
+            print(windows.as_csv(model, window), end="", flush=True)
+        else:
+            print(windows.as_line(model, window, begun), flush=True)
+        begun.clear()
+
+    if options.csv:
+        print(",".join(windows.COLUMNS))
+    try:
+        found = track_rows(
+            model.quantifier_,
+            _rows(options, model),
+            window=options.window,
+            method=options.method,
+            options=dict(options.option),
+            confidence_level=options.interval,
+            false_alarms=options.false_alarms,
+            checkpoint=options.checkpoint,
+            resume=options.resume,
+            callback=tell,
+            on_alarm=begun.append,
+            random_state=model.random_state,
+            names=model.classes_,
+        )
+    except TrackError as error:
+        raise ValueError(str(error.__cause__)) from error
+    if not options.json and not options.csv:
+        print(f"{found.rows:,} rows, {found.buffer.rows:,} of them in a window that is not full")
+    if options.prometheus:
+        _write(options.prometheus, windows.as_prometheus(model, found))
+    if options.html:
+        _write(options.html, windows.as_page(model, found))
+    return CHANGED if alarmed else FINE
+
+
+def _check_tracking(options: argparse.Namespace, model: TableQuantifier) -> None:
+    """Refuse what cannot be tracked before a row is read."""
+    for name in options.files:
+        known_suffix(Path(name))
+    timed = seconds_of(options.window) is not None
+    if timed and options.time is None:
+        raise ValueError(
+            f"--window {options.window} is a time: name the column of times with --time"
+        )
+    if not timed and options.time is not None:
+        raise ValueError("--time is for windows of time, such as --window 1d")
+    if options.resume and options.checkpoint is None:
+        raise ValueError("--resume needs the file to go on from: name it with --checkpoint")
+    if options.checkpoint and os.path.exists(options.checkpoint) and not options.resume:
+        raise ValueError(
+            f"{options.checkpoint} already exists: go on from it with --resume, name another file, or delete it"
+        )
+    if scarce := too_few_labelled(model):
+        raise ValueError(f"{options.model} cannot track: {scarce}; train with more rows")
+
+
+def _rows(options: argparse.Namespace, model: TableQuantifier) -> Iterator[Rows]:
+    told: set[str] = set()
+    for name in options.files:
+
+        def tell(note: str, name: str = name) -> None:
+            if note not in told:  # the same columns are odd in every file
+                print(f"{name}: {note}", file=sys.stderr)
+            told.add(note)
+
+        parts = model.prepare(
+            name,
+            reading=options.reading,
+            time=options.time,
+            time_format=options.time_format,
+            tell=tell,
+        )
+        for part in parts:
+            yield Rows(part.X, times=part.times)
+
+
 def show(options: argparse.Namespace) -> int:
     """Tell what is in a model."""
     model = _model(options.model)
@@ -95,6 +191,16 @@ def show(options: argparse.Namespace) -> int:
     else:
         print(rendering.model_text(model, columns=True))
     return FINE
+
+
+def _check_writable(options: argparse.Namespace, *names: str) -> None:
+    """Refuse files that could not be written, before anything is done."""
+    for name in names:
+        path = getattr(options, name)
+        if path and (
+            not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path)
+        ):
+            raise ValueError(f"--{name} {path}: give a file in a folder that there is")
 
 
 def _model(path: str) -> TableQuantifier:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from quapy_nemsis.cli.changes import Change
+from quapy_nemsis.cli.changes import FAILS, Changes
 from quapy_nemsis.tables.quantifying import Estimate, TableQuantifier
 
-Found = Sequence[tuple[Estimate, Change]]
+Found = Sequence[tuple[Estimate, Changes]]
 # Colours of classes on a page, which are told apart in dark and light, and by most people.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7f7f7f")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7f7f7f")
 
 
-def _shown(estimate: Estimate) -> range:
+def shown(classes: Sequence[str]) -> range:
     """Classes that are shown to people: of two classes the second, as the first has the rest."""
-    return range(1, 2) if len(estimate.classes) == 2 else range(len(estimate.classes))
+    return range(1, 2) if len(classes) == 2 else range(len(classes))
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """Return a share as a percentage."""
     return f"{100 * value:.1f} %"
 
 
@@ -41,22 +42,29 @@ def aligned(rows: list[list[str]], right: Sequence[int] = ()) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def estimates_table(found: Found, alpha: float) -> str:
+def _answer(value: bool | None) -> str:
+    return "not tested" if value is None else "yes" if value else "no"
+
+
+def estimates_table(found: Found) -> str:
     """Return estimates as a table for a terminal."""
     level = f"{100 * found[0][0].level:g} % interval"
-    rows = [["file", "rows", "class", "prevalence", level, "training", "changed"]]
+    rows = [["file", "rows", "class", "prevalence", level, "training", "changed", "assumption"]]
     for one, result in found:
-        for k in _shown(one):
-            first = k == _shown(one)[0]
+        fails = result.assumption_fails
+        holds = "not tested" if fails is None else "fails" if fails else "not refuted"
+        for k in shown(one.classes):
+            first = k == shown(one.classes)[0]
             rows.append(
                 [
                     one.source if first else "",
                     f"{one.n_rows:,}" if first else "",
                     one.classes[k],
-                    _percent(one.prevalences[k]),
-                    f"{_percent(one.low[k])} to {_percent(one.high[k])}",
-                    _percent(one.training[k]),
-                    ("yes" if result.p_value < alpha else "no") if first else "",
+                    percent(one.prevalences[k]),
+                    f"{percent(one.low[k])} to {percent(one.high[k])}",
+                    percent(one.training[k]),
+                    _answer(result.changed) if first else "",
+                    holds if first else "",
                 ]
             )
     return aligned(rows, right=(1, 3, 4, 5))
@@ -68,16 +76,16 @@ def checks_table(found: Sequence[Estimate]) -> str:
     rows = [["file", "rows", "class", "true", "prevalence", level, "inside"]]
     for one in found:
         record = as_checked(one)["classes"]
-        for k in _shown(one):
-            first = k == _shown(one)[0]
+        for k in shown(one.classes):
+            first = k == shown(one.classes)[0]
             rows.append(
                 [
                     one.source if first else "",
                     f"{one.n_rows:,}" if first else "",
                     one.classes[k],
-                    _percent(record[k]["true"]),
-                    _percent(one.prevalences[k]),
-                    f"{_percent(one.low[k])} to {_percent(one.high[k])}",
+                    percent(record[k]["true"]),
+                    percent(one.prevalences[k]),
+                    f"{percent(one.low[k])} to {percent(one.high[k])}",
                     "yes" if record[k]["inside"] else "no",
                 ]
             )
@@ -94,17 +102,19 @@ def _classes(one: Estimate) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in columns]
 
 
-def as_record(one: Estimate, result: Change, alpha: float) -> dict[str, Any]:
+def as_record(one: Estimate, result: Changes) -> dict[str, Any]:
     """Return an estimate as plain values, for JSON."""
     return {
         "file": one.source,
         "rows": one.n_rows,
         "interval": one.level,
         "classes": _classes(one),
-        "changed": result.p_value < alpha,
-        "p_value": result.p_value,
-        "statistic": result.statistic,
-        "sentence": result.sentence,
+        "alpha": result.level,
+        "changed": result.changed,
+        "p_prevalence": None if result.prevalence is None else result.prevalence.p_value,
+        "assumption_fails": result.assumption_fails,
+        "p_mixture": None if result.mixture is None else result.mixture.p_value,
+        "sentences": result.sentences,
         "notes": list(one.notes),
     }
 
@@ -124,49 +134,81 @@ def as_checked(one: Estimate) -> dict[str, Any]:
     }
 
 
-def as_csv(found: Found, alpha: float) -> str:
+def as_csv(found: Found) -> str:
     """Return estimates as CSV: a line for each file and class."""
     file = io.StringIO()
-    names = ["file", "rows", "class", "prevalence", "low", "high", "training", "p_value", "changed"]
+    names = ["file", "rows", "class", "prevalence", "low", "high", "training"]
+    names += ["changed", "p_prevalence", "assumption_fails", "p_mixture", "sentences"]
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
     for one, result in found:
-        record = as_record(one, result, alpha)
+        record = as_record(one, result)
         for entry in record["classes"]:
-            both = {**record, **entry}
+            both = {**record, **entry, "sentences": " ".join(record["sentences"])}
             writer.writerow([both[name] for name in names])
     return file.getvalue()
 
 
-def as_prometheus(found: Found, alpha: float) -> str:
-    """Return estimates as metrics in the text format of Prometheus."""
-    metrics: dict[str, tuple[str, list[str]]] = {
-        "prevalence": ("Estimated prevalence of a class.", []),
-        "prevalence_low": ("Lower end of the interval of a prevalence.", []),
-        "prevalence_high": ("Upper end of the interval of a prevalence.", []),
-        "prevalence_training": ("Prevalence in training.", []),
-        "rows": ("Rows of the file.", []),
-        "changed": ("Whether prevalences have changed since training.", []),
-        "change_p_value": ("p-value of the test that nothing has changed.", []),
-    }
+def as_prometheus(found: Found) -> str:
+    """Return estimates as metrics in the text format of Prometheus. What was not tested has no value."""
+    metrics = Metrics()
     for one, result in found:
-        record = as_record(one, result, alpha)
-        file = _label("file", one.source)
+        record, file = as_record(one, result), {"file": one.source}
         for entry in record["classes"]:
-            labels = f"{{{file},{_label('class', entry['class'])}}}"
-            for key in ("prevalence", "low", "high", "training"):
-                name = key if key == "prevalence" else f"prevalence_{key}"
-                metrics[name][1].append(f"quapy_nemsis_{name}{labels} {entry[key]:.9g}")
-        values = {"rows": one.n_rows, "changed": int(record["changed"])}
-        values["change_p_value"] = record["p_value"]
-        for name, value in values.items():
-            metrics[name][1].append(f"quapy_nemsis_{name}{{{file}}} {value:.9g}")
-    lines = []
-    for name, (described, samples) in metrics.items():
-        if samples:
-            full = f"quapy_nemsis_{name}"
+            metrics.add_class(entry, {**file, "class": entry["class"]})
+        metrics.add("rows", "Rows of the file.", one.n_rows, file)
+        metrics.add(
+            *("changed", "Whether prevalences have changed since training."),
+            *(record["changed"], file),
+        )
+        metrics.add(
+            *("prevalence_p_value", "p-value of the test that prevalences are those of training."),
+            *(record["p_prevalence"], file),
+        )
+        metrics.add(
+            *("assumption_fails", "Whether more has changed than prevalences."),
+            *(record["assumption_fails"], file),
+        )
+        metrics.add(
+            *("mixture_p_value", "p-value of the test that only prevalences have changed."),
+            *(record["p_mixture"], file),
+        )
+    return metrics.text()
+
+
+class Metrics:
+    """Gauges in the text format of Prometheus; samples of a metric stand together."""
+
+    def __init__(self, prefix: str = "quapy_nemsis_"):
+        self.prefix = prefix
+        self.found: dict[str, tuple[str, list[str]]] = {}
+
+    def add(self, name: str, described: str, value: float | None, labels: dict[str, str]) -> None:
+        """Add a sample, unless there is no value."""
+        if value is None:
+            return
+        inside = ",".join(_label(*pair) for pair in labels.items())
+        inside = f"{{{inside}}}" if inside else ""
+        samples = self.found.setdefault(name, (described, []))[1]
+        samples.append(f"{self.prefix}{name}{inside} {float(value):.9g}")
+
+    def add_class(self, entry: dict[str, Any], labels: dict[str, str]) -> None:
+        """Add the prevalence of a class, the ends of its interval, and what it was in training."""
+        for key, name, described in (
+            ("prevalence", "prevalence", "Estimated prevalence of a class."),
+            ("low", "prevalence_low", "Lower end of the interval of a prevalence."),
+            ("high", "prevalence_high", "Upper end of the interval of a prevalence."),
+            ("training", "prevalence_training", "Prevalence in training."),
+        ):
+            self.add(name, described, entry[key], labels)
+
+    def text(self) -> str:
+        """Return all samples with what they are."""
+        lines = []
+        for name, (described, samples) in self.found.items():
+            full = self.prefix + name
             lines += [f"# HELP {full} {described}", f"# TYPE {full} gauge", *samples]
-    return "\n".join(lines) + "\n" if lines else ""
+        return "\n".join(lines) + "\n" if lines else ""
 
 
 def _label(name: str, value: str) -> str:
@@ -179,7 +221,7 @@ def model_text(model: TableQuantifier, columns: bool = False) -> str:
     facts, quantifier = model.facts_, model.quantifier_
     shares = np.asarray(facts["counts"]) / facts["rows"]
     classes = [
-        f"{name} {_percent(share)}" for name, share in zip(model.classes_, shares, strict=True)
+        f"{name} {percent(share)}" for name, share in zip(model.classes_, shares, strict=True)
     ]
     learner = type(quantifier.classifier).__name__
     features = "" if quantifier.features_ is None else ", with random Fourier features"
@@ -217,33 +259,58 @@ def model_text(model: TableQuantifier, columns: bool = False) -> str:
 # A page
 
 
-def as_page(model: TableQuantifier, found: Found, alpha: float) -> str:
+def as_page(model: TableQuantifier, found: Found) -> str:
     """Return a page that needs no other file: a plot of the estimates and tables."""
     rows = []
     for one, result in found:
+        p_values = (
+            "" if test is None else f"{test.p_value:.2g}"
+            for test in (result.prevalence, result.mixture)
+        )
+        tests = zip((result.changed, result.assumption_fails), p_values, strict=True)
+        tested = [_answer(value) + (f" (p = {p})" if p else "") for value, p in tests]
         for k in range(len(one.classes)):
-            cells = (
-                *(one.source, f"{one.n_rows:,}", one.classes[k], _percent(one.prevalences[k])),
-                f"{_percent(one.low[k])} to {_percent(one.high[k])}",
-                *(_percent(one.training[k]), "yes" if result.p_value < alpha else "no"),
+            rows.append(
+                [
+                    *(one.source, f"{one.n_rows:,}", one.classes[k], percent(one.prevalences[k])),
+                    f"{percent(one.low[k])} to {percent(one.high[k])}",
+                    *(percent(one.training[k]), *tested),
+                ]
             )
-            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    heads = ("file", "rows", "class", "prevalence", "interval", "training", "changed")
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    told = [
-        f"{one.source}: changed, {result.sentence}"
-        for one, result in found
-        if result.p_value < alpha
-    ]
+    heads = ["file", "rows", "class", "prevalence", "interval", "training", "changed"]
+    told = [f"{one.source}: {line}" for one, result in found for line in result.found]
     told += [f"{one.source}: {note}" for one, _ in found for note in one.notes]
-    notes = "".join(f"<li>{escape(line)}</li>" for line in told)
     answer = (
-        f"{sum(result.p_value < alpha for _, result in found)} of {len(found)} files have changed."
+        f"{sum(bool(result.changed) for _, result in found)} of {len(found)} files have changed."
     )
+    failing = sum(bool(result.assumption_fails) for _, result in found)
+    if failing:
+        answer += f" In {failing} of {len(found)} files, {FAILS}, and estimates may be off."
+    return page(
+        answer,
+        _plot(found) if found else "",
+        table_element([*heads, "assumption fails"], rows),
+        told,
+        model,
+    )
+
+
+def table_element(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of a page."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def page(answer: str, plot: str, table: str, told: Sequence[str], model: TableQuantifier) -> str:
+    """Return a page: the answer first, then a plot, a table, notes, and what is in the model."""
+    notes = "".join(f"<li>{escape(line)}</li>" for line in told)
     return _PAGE.format(
-        answer=answer,
-        plot=_plot(found) if found else "",
-        table=f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>",
+        answer=escape(answer),
+        plot=plot,
+        table=table,
         notes=f"<h2>Notes</h2><ul>{notes}</ul>" if notes else "",
         model=escape(model_text(model)),
     )
@@ -254,24 +321,20 @@ def _plot(found: Found) -> str:
     left, top, height = 60.0, 10.0, 260.0
     step = min(120.0, max(28.0, 900.0 / len(found)))
     width = step * len(found)
-    classes = [(k, found[0][0].classes[k]) for k in _shown(found[0][0])]
+    classes = [(k, found[0][0].classes[k]) for k in shown(found[0][0].classes)]
     top_share = max(
-        float(max(one.high.take(_shown(one)).max(), one.training.take(_shown(one)).max()))
+        float(
+            max(
+                one.high.take(shown(one.classes)).max(), one.training.take(shown(one.classes)).max()
+            )
+        )
         for one, _ in found
     )
-    most = min(1.0, 0.05 * np.ceil(1.1 * top_share / 0.05))
+    most = highest(top_share)
 
-    def y(share: float) -> float:
-        return top + height * (1.0 - share / most)
-
-    parts = []
-    for tick in np.linspace(0.0, most, 6):
-        parts.append(
-            f'<line x1="{left}" x2="{left + width:.1f}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" class="grid"/>'
-            f'<text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{100 * tick:.0f} %</text>'
-        )
+    y, parts = axes(left, top, width, height, most)
     for place, (k, name) in enumerate(classes):
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
         level = y(found[0][0].training[k])
         parts.append(
             f'<line x1="{left}" x2="{left + width:.1f}" y1="{level:.1f}" y2="{level:.1f}" stroke="{colour}" '
@@ -279,7 +342,7 @@ def _plot(found: Found) -> str:
         )
         for number, (one, _) in enumerate(found):
             x = left + step * (number + (place + 1) / (len(classes) + 1))
-            told = f"{one.source}, {name}: {_percent(one.prevalences[k])}"
+            told = f"{one.source}, {name}: {percent(one.prevalences[k])}"
             parts.append(
                 f'<g stroke="{colour}" fill="{colour}"><title>{escape(told)}</title>'
                 f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y(one.low[k]):.1f}" y2="{y(one.high[k]):.1f}" stroke-width="2"/>'
@@ -291,14 +354,42 @@ def _plot(found: Found) -> str:
         parts.append(
             f'<text transform="translate({x:.1f} {top + height + 14}) rotate(35)">{escape(short)}</text>'
         )
+    names = [name for _, name in classes]
+    box = (left + width + 100, top + height + 120)
+    return svg(names, "with intervals; dashed: in training", box, parts)
+
+
+def highest(share: float) -> float:
+    """Return the top of a plot whose highest share this is."""
+    return float(min(1.0, max(0.05, 0.05 * np.ceil(1.1 * share / 0.05))))
+
+
+def axes(
+    left: float, top: float, width: float, height: float, most: float
+) -> tuple[Callable[[float], float], list[str]]:
+    """Return where a share lies between the bottom and the top of a plot, and lines at some shares."""
+
+    def y(share: float) -> float:
+        return top + height * (1.0 - share / most)
+
+    lines = [
+        f'<line x1="{left}" x2="{left + width:.1f}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" class="grid"/>'
+        f'<text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{100 * tick:.0f} %</text>'
+        for tick in np.linspace(0.0, most, 6)
+    ]
+    return y, lines
+
+
+def svg(names: Sequence[str], said: str, box: tuple[float, float], parts: Sequence[str]) -> str:
+    """Return a plot with a line of its colours above."""
     keys = "".join(
         f'<svg width="14" height="14"><circle cx="7" cy="7" r="4" fill="{colour}"/></svg> {escape(name)} '
-        for (_, name), colour in zip(classes, cycle(_COLOURS), strict=False)
+        for name, colour in zip(names, cycle(COLOURS), strict=False)
     )
-    box = f"0 0 {left + width + 100:.0f} {top + height + 120:.0f}"
+    size = f"0 0 {box[0]:.0f} {box[1]:.0f}"
     return (
-        f"<p>{keys}with intervals; dashed: in training</p>"
-        f'<svg viewBox="{box}" role="img" aria-label="prevalences">{"".join(parts)}</svg>'
+        f"<p>{keys}{said}</p>"
+        f'<svg viewBox="{size}" role="img" aria-label="prevalences">{"".join(parts)}</svg>'
     )
 
 

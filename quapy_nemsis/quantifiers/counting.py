@@ -132,7 +132,11 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
         found = cls(**parameters)
         if parts:
             learner = parts.get("classifier")
-            if len(parts) > 1 or type(learner) is not cls.learner or not hasattr(learner, "coef_"):
+            if (
+                len(parts) > 1
+                or type(learner) is not cls.learner
+                or not hasattr(learner, "classes_")
+            ):
                 raise ValueError(
                     f"{cls.__name__} counts the predictions of a fitted {cls.learner.__name__}"
                 )

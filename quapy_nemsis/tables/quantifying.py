@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -240,34 +240,87 @@ class TableQuantifier(BaseEstimator):
         Scored
             Scores of the rows, classes if asked for, and notes.
         """
-        check_is_fitted(self)
-        name = _name(table)
-        with _named(name):
-            checks = _Checks(self)
-            parts, codes, n_scored = [], [], 0
-            numbers = {*checks.numbers, *([] if self.target is None else [self.target])}
-            for rows, y in chunks(table, numbers, reading, self.facts_["decimal"]):
-                if labels and isinstance(rows, pd.DataFrame):
-                    y = checks.labels(rows)
-                if labels:
-                    found = self._codes(y)
-                    checks.unlabelled += int((found < 0).sum())
-                    kept = np.flatnonzero(found >= 0)
-                    rows = rows.iloc[kept] if isinstance(rows, pd.DataFrame) else rows[kept]
-                    codes.append(found[kept])
-                if rows.shape[0]:
-                    features = self.preparation_.transform(checks.read(rows, labels))
-                    parts.append(self.quantifier_.scores(features, n_scored))
-                    n_scored += len(parts[-1])
-            if not parts:
-                wanted = "rows with a label" if labels else "rows of data"
-                raise Fault(f"the file has no {wanted}; give one with some")
+        checks, parts, codes, n_scored = self._checks(), [], [], 0
+        for part in self._prepared(table, checks, reading, labels):
+            parts.append(self.quantifier_.scores(part.X, n_scored))
+            if part.codes is not None:
+                codes.append(part.codes)
+            n_scored += len(parts[-1])
+        with _named(_name(table)):
             return Scored(
-                name,
+                _name(table),
                 Scores.joined(parts),
                 np.concatenate(codes) if labels else None,
                 tuple(checks.notes()),
             )
+
+    def prepare(
+        self,
+        table: Table,
+        *,
+        reading: Reading = RECOGNISED,
+        time: str | None = None,
+        time_format: str = "",
+        tell: Callable[[str], Any] | None = None,
+    ) -> Iterator[Prepared]:
+        """Yield the rows of a table as `quantifier_` takes them, chunk by chunk.
+
+        `quapy_nemsis.tracking` follows a stream of such rows: ``Rows(part.X, times=part.times)``.
+
+        Parameters
+        ----------
+        table : str, Path or DataFrame
+            The table.
+        reading : Reading
+            How to read text files and workbooks.
+        time : str, optional
+            A column with the times of rows: dates in ISO 8601, or seconds since 1970.
+        time_format : str, default=""
+            Format of times in another form, such as "%d.%m.%Y %H:%M".
+        tell : callable, optional
+            Called with each note on what was odd about the table, once it is read.
+
+        Yields
+        ------
+        Prepared
+            Features of rows, and their times.
+        """
+        checks = self._checks(time, time_format)
+        yield from self._prepared(table, checks, reading)
+        with _named(_name(table)):
+            for note in checks.notes():
+                if tell is not None:
+                    tell(note)
+
+    def _checks(self, time: str | None = None, time_format: str = "") -> _Checks:
+        check_is_fitted(self)
+        return _Checks(self, time, time_format)
+
+    def _prepared(
+        self, table: Table, checks: _Checks, reading: Reading, labels: bool = False
+    ) -> Iterator[Prepared]:
+        """Features of the rows of a table in chunks, and classes if asked for. Rows without one are then left out."""
+        with _named(_name(table)):
+            numbers, empty = {*checks.numbers}, True
+            numbers |= set() if self.target is None else {self.target}
+            for rows, y in chunks(table, numbers, reading, self.facts_["decimal"]):
+                codes = None
+                if labels:
+                    found = self._codes(
+                        checks.labels(rows) if isinstance(rows, pd.DataFrame) else y
+                    )
+                    checks.unlabelled += int((found < 0).sum())
+                    kept = np.flatnonzero(found >= 0)
+                    rows = rows.iloc[kept] if isinstance(rows, pd.DataFrame) else rows[kept]
+                    codes = found[kept]
+                if rows.shape[0]:
+                    features = self.preparation_.transform(checks.read(rows, labels))
+                    times = None if checks.time is None else checks.times(rows)
+                    empty = False
+                    yield Prepared(features, codes, times)
+            if empty:
+                wanted = "rows with a label" if labels else "rows of data"
+                raise Fault(f"the file has no {wanted}; give one with some")
 
     def _codes(self, labels: Any) -> np.ndarray:
         """Classes of labels, −1 where there is none."""
@@ -316,7 +369,7 @@ class TableQuantifier(BaseEstimator):
         return self._estimated(self.score(table, reading=reading, labels=labels), level)
 
     def _estimated(self, scored: Scored, level: float = 0.95) -> Estimate:
-        scores, known = scored.scores, self.quantifier_.calibration_
+        scores = scored.scores
         draws = self.quantifier_.draw(scores)
         tail = 0.5 * (1.0 - level)
         low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0)
@@ -331,12 +384,18 @@ class TableQuantifier(BaseEstimator):
             low=low,
             high=high,
             level=level,
-            training=known.members / known.members.sum(),
+            training=self.training_shares,
             notes=scored.notes,
             true=true,
             scores=scores,
             draws=draws,
         )
+
+    @property
+    def training_shares(self) -> np.ndarray:
+        """Prevalences in training."""
+        members = self.quantifier_.calibration_.members
+        return np.asarray(members / members.sum())
 
     def to_saved(self) -> Saved:
         """What a file holds of the quantifier, which must be fitted."""
@@ -385,11 +444,20 @@ class Scored:
     notes: tuple[str, ...] = ()
 
 
+class Prepared(NamedTuple):
+    """Features of some rows of a table, their classes if asked for, and their times if a column was named."""
+
+    X: Any
+    codes: np.ndarray | None = None
+    times: np.ndarray | None = None
+
+
 class _Checks:
     """Reads chunks of a table as the table of training was read, and counts what is odd."""
 
-    def __init__(self, model: TableQuantifier):
+    def __init__(self, model: TableQuantifier, time: str | None = None, time_format: str = ""):
         self.model, self.preparation = model, model.preparation_
+        self.time, self.time_format = time, time_format
         table = self.preparation if isinstance(self.preparation, TablePreparation) else None
         self.used = {} if table is None else table.used
         self.table = table
@@ -442,10 +510,32 @@ class _Checks:
             )
         return rows[target].to_numpy()
 
+    def times(self, rows: Any) -> np.ndarray:
+        """Return the times of a chunk: dates in UTC, or seconds since 1970."""
+        name = str(self.time)
+        if not isinstance(rows, pd.DataFrame):
+            raise Fault(f"the file has no names of columns, and so no column {name!r} of times")
+        if name not in rows.columns:
+            names = list(rows.columns)
+            raise Fault(
+                f"there is no column {name!r} of times; {closest(name, names)}the columns are {listed(names)}"
+            )
+        raw = rows[name]
+        found = read_as(raw, "number")
+        if self.time_format or not found.notna().all():
+            found = read_as(raw, "date", self.time_format or self.formats.get(name, ""))
+        if found.isna().any():
+            raise Fault(
+                f"{int(found.isna().sum()):,} times of the column {name!r} cannot be read, such as "
+                f"{listed(raw[found.isna()].tolist(), 1)}; write them in ISO 8601, or say --time-format"
+            )
+        return found.to_numpy()
+
     def _look_at_names(self, table: TablePreparation, names: list[str], labels: bool) -> None:
         """Refuse a table in which columns are missing; note new ones."""
         self.names, target = names, self.model.target
-        self.new = [name for name in names if name not in table.taken_as and name != target]
+        known = {*table.taken_as, target, self.time}
+        self.new = [name for name in names if name not in known]
         self.has_target = target in names and not labels
         missing = [name for name in self.used if name not in names]
         if not missing:

@@ -6,7 +6,7 @@ import bisect
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -199,6 +199,7 @@ def track(
     callback: Callable[[Window], bool | None] | None = None,
     on_alarm: Callable[[Alarm], Any] | None = None,
     random_state: int = 0,
+    names: Sequence[str] | None = None,
 ) -> Track:
     """Track the prevalences of the classes in a stream of rows without labels, window by window.
 
@@ -253,6 +254,8 @@ def track(
         Called with each `Alarm` that begins. An alarm ends with the first window in which its test raises none.
     random_state : int, default=0
         Seed of the bands.
+    names : sequence of str, optional
+        What sentences call the classes, if not as the quantifier does.
 
     Returns
     -------
@@ -298,6 +301,7 @@ def track(
         keep=keep,
         on_alarm=on_alarm,
         random_state=random_state,
+        names=names,
     )
     for found in follower.run(source, times):
         if callback is not None and callback(found):
@@ -369,11 +373,12 @@ class _Follower:
     keep: int
     on_alarm: Callable[[Alarm], Any] | None
     random_state: int
+    names: Sequence[str] | None
 
     def __post_init__(self) -> None:
         self._check()
         self.seconds = seconds_of(self.window)
-        self.background = Background.of(self.quantifier, self.reference)
+        self.background = Background.of(self.quantifier, self.reference, self.names)
         self.classes = np.asarray(self.quantifier.classes_)
         if self.method == "em":
             own = {name: getattr(self.quantifier, name) for name in ("prior", "no_drift")}
