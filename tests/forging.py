@@ -174,13 +174,17 @@ def use(learner):
     if not hasattr(learner, "classes_"):
         return
     X, y = make_points(n=70, d=learner.n_features_in_, seed=1)
-    for _ in range(2):
+    # Other learners start anew, with nothing that was in the file.
+    goes_on = hasattr(learner, "partial_fit") or getattr(learner, "warm_start", False)
+    for _ in range(1 + goes_on):
         assert np.isfinite(learner.decision_function(X)).all()
         assert np.isin(learner.predict(X), learner.classes_).all()
         if hasattr(learner, "predict_proba"):
             posteriors = learner.predict_proba(X)
             assert posteriors.shape == (70, len(learner.classes_))
             assert ((posteriors >= 0) & (posteriors <= 1)).all()
+        if not goes_on:
+            continue
         with contextlib.suppress(ValueError):
             codes = (
                 y.astype(int)
@@ -223,7 +227,9 @@ def cases(path):
         files[f"version {version} {name}"] = found
     for name, (header, arrays) in files.items():
         if name not in ALIKE:
-            for how, found in array_forgeries(arrays):
+            # Arrays of old files are checked by the same code, once they are converted.
+            step = 3 if name.startswith("version") else 1
+            for how, found in itertools.islice(array_forgeries(arrays), 0, None, step):
                 yield f"{name}: {how}", header, found
         if name in (
             "nemsis",

@@ -25,6 +25,7 @@ def test_bench(tmp_path, capsys, monkeypatch):
     sizes = ["--rows", "1000", "--repeats", "1", "--stream-rows", "5000", "--gigabytes", "0.02"]
     # Workers are threads of this process, and nothing is compiled anew: other tests have clusters and empty caches.
     monkeypatch.setattr(scale, "WORKERS", {**scale.WORKERS, "processes": False})
+    monkeypatch.setattr("experiments.bench.aggregations.CLASSES", (2, 3))
     some = ("QuantificationForestClassifier", "RandomForestClassifier")
     monkeypatch.setattr(trees, "LEARNERS", {name: trees.LEARNERS[name] for name in some})
     real = processes.run_python

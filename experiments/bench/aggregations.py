@@ -18,6 +18,7 @@ from quapy_nemsis import aggregation
 
 SAMPLE_SIZE = 500
 BINARY = ("HDy", "DyS", "MS")
+CLASSES = (2, 3, 10, 26)
 
 
 def _compared(
@@ -60,7 +61,7 @@ def aggregations(n_rows: int, repeats: int) -> BenchTable:
         "aggregations",
         f"Aggregation of 1,000 samples of {SAMPLE_SIZE} rows, {n_train:,} training rows, one thread",
     )
-    for n_classes in (2, 3, 10, 26):
+    for n_classes in CLASSES:
         X, y = gaussian_classes(3 * n_train, max(n_classes, 10), n_classes)
         for first in (0, n_train):  # each class is there
             y[first : first + n_classes] = np.arange(n_classes)

@@ -63,7 +63,7 @@ _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
 # How many held-out scores of the rarest class posteriors are fitted to, if there are as many, and how many rows are
 # scored at once: indexing copies rows.
-_SCORED_RARE, _BLOCK = 10_000, 10_000
+_SCORED_RARE, _BLOCK = 10_000, 4_096
 # For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
 # rows are kept in memory at most.
 _MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
