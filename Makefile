@@ -9,7 +9,7 @@ demo: $(VENV)/ready
 	$(RUN) -m experiments compare --jobs 2 --out results/demo
 
 test: lint
-	$(RUN) -m pytest --numprocesses 2 --dist worksteal
+	$(RUN) -m pytest --numprocesses 2 --dist loadfile
 
 slow: $(VENV)/ready
 	$(RUN) -m pytest -m slow
