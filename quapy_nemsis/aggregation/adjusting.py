@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +34,9 @@ class _Adjusted(CompiledAggregation):
         # "condsoftmax" changes those minima of QuaPy's solver that miss the simplex by 1e-8, and no exact minimum.
         return self.solver == "minimize" and self.norm != "condsoftmax"
 
+    @abstractmethod
     def _shares(self, prepared: Any, samples: Samples) -> np.ndarray:
         """Mean predictions of samples."""
-        raise NotImplementedError
 
     def _estimates(self, prepared: Any, samples: Samples) -> np.ndarray:
         rates, shares = table_of(self.Pte_cond_estim_), self._shares(prepared, samples)
