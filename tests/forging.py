@@ -227,8 +227,8 @@ def cases(path):
         files[f"version {version} {name}"] = found
     for name, (header, arrays) in files.items():
         if name not in ALIKE:
-            # Arrays of old files are checked by the same code, once they are converted.
-            step = 3 if name.startswith("version") else 1
+            # Not all, for time. Arrays of old files are checked by the same code, once they are converted.
+            step = 3 if name.startswith("version") else 2
             for how, found in itertools.islice(array_forgeries(arrays), 0, None, step):
                 yield f"{name}: {how}", header, found
         if name in (
