@@ -170,6 +170,8 @@ def parser() -> argparse.ArgumentParser:
     divided = f"'fold' is the split that npz files hold in their array fold, 0 for training {shown}"
     add("--split", choices=["random", "fold"], default="random", help=divided)
     add("--test-size", type=float, default=TEST_SIZE, help=f"share of rows for tests {shown}")
+    fewer = "training rows at most, drawn from each class in proportion (default: all)"
+    add("--train-rows", type=int, metavar="N", help=fewer)
     rest = "label of the positive class, against all others; each label is a class if not given"
     add("--positive", help=rest)
     usual = (
@@ -236,7 +238,7 @@ def located(options: dict) -> list[DataSet]:
     separator = {"tab": "\t", "\\t": "\t"}.get(options["separator"], options["separator"])
     reading = Reading(separator, *(options[name] for name in ("decimal", "encoding", "sheet")))
     how = {"positive": options["positive"], "reading": reading}
-    how |= {name: options[name] for name in ("split", "test_size")}
+    how |= {name: options[name] for name in ("split", "test_size", "train_rows")}
     sets, targets = options["sets"], options["target"]
     return [
         locate(name, options["data_dir"], target_of(name, targets, sets), **how) for name in sets
@@ -251,7 +253,7 @@ def check(options: dict) -> None:
         for metric in options["metrics"]:
             base_name(metric)
         at_least(options, 1, "sample_size", "repeats", "seeds")
-        at_least(options, 2, "prevalences")
+        at_least(options, 2, "prevalences", *(["train_rows"] if options["train_rows"] else []))
         if not 0 < options["alpha"] < math.inf:
             raise ValueError(f"--alpha must be a positive number; got {options['alpha']}")
         options["located"] = located(options)

@@ -32,6 +32,8 @@ class DataSet:
     split: str = "random"
     #: Share of the rows that methods are tested on, of a random split.
     test_size: float = TEST_SIZE
+    #: How many of the other rows are for training at most; all by default.
+    train_rows: int | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ RUN_FILE = "run.json"
 COMPARED = (
     *("sets", "methods", "target", "positive", "protocol", "sample_size", "repeats"),
     *("prevalences", "alpha", "metrics", "seed", "seeds"),
-    *("split", "test_size", "separator", "decimal", "encoding", "sheet", "quapy"),
+    *("split", "test_size", "train_rows", "separator", "decimal", "encoding", "sheet", "quapy"),
 )
 
 
@@ -168,6 +168,8 @@ def splits(options: dict) -> str:
     """Return in words how data sets were divided."""
     share = f"{100 - 100 * options.get('test_size', catalogue.TEST_SIZE):g} % for training"
     how = "by the fold of the file" if options.get("split") == "fold" else share
+    if most := options.get("train_rows"):
+        how += f", at most {most:,} rows"
     return f"{options['seeds']}, {how}, from seed {options['seed']}"
 
 

@@ -18,12 +18,13 @@ from experiments import data, methods
 from experiments.catalogue import DataSet
 from experiments.origin import here_and_now
 from experiments.store import Cell, Store, both, compute, provenance
+from experiments.tuned import stopwatch
 from quapy_nemsis.aggregation import prediction
 
 #: The modules that determine what a cell holds.
 COMPUTING = ("bags", "compare", "data", "methods", "names", "tuned")
 #: What determines the rows of a data set and their division, besides its source.
-DIVIDED = ("target", "positive", "reading", "split", "test_size")
+DIVIDED = ("target", "positive", "reading", "split", "test_size", "train_rows")
 #: The most samples that APP may draw, and the most combinations of prevalences that QuaPy may pick its grid from.
 MOST_SAMPLES, MOST_POINTS = 10**5, 10**7
 
@@ -134,11 +135,11 @@ def run_task(task: Task) -> Cell:
                 protocol, held = task.protocol.on(test, task.seed), None
                 cell.test_share = len(y_test) / (len(y) + len(y_test))
             cell.train_prevalence = np.bincount(y) / len(y)
-            begin = time.perf_counter()
-            quantifier, cell.chosen = methods.fitted(
-                task.method, X, y, task.seed, task.protocol.sample_size, held, task.quapy
-            )
-            cell.fit_seconds = time.perf_counter() - begin
+            with stopwatch((task.dataset, task.seed)) as seconds:
+                quantifier, cell.chosen = methods.fitted(
+                    task.method, X, y, task.seed, task.protocol.sample_size, held, task.quapy
+                )
+                cell.fit_seconds = seconds()
             begin = time.perf_counter()
             true, estimated = prediction(quantifier, protocol, aggr_speedup="force")
             cell.predict_seconds = time.perf_counter() - begin

@@ -160,7 +160,8 @@ def prepare(dataset: DataSet, seed: int) -> tuple:
 def split(dataset: DataSet, seed: int) -> tuple:
     """Return a split whose features are prepared on its first part: X, y, X_test, y_test.
 
-    It is random and stratified, or that of the file's fold.
+    It is random and stratified, or that of the file's fold. If there are too many rows for training, some of each class
+    are left out.
     """
     loaded = load(dataset)
     y, features = loaded.y, loaded.features
@@ -170,6 +171,9 @@ def split(dataset: DataSet, seed: int) -> tuple:
         train, test = train_test_split(
             np.arange(len(y)), test_size=dataset.test_size, stratify=y, random_state=seed
         )
+    most = dataset.train_rows
+    if most is not None and len(train) > most:
+        train, _ = train_test_split(train, train_size=most, stratify=y[train], random_state=seed)
     take = features.iloc if hasattr(features, "iloc") else features
     tools = preparer(take[train], are_term_counts(features), loaded.roles)
     X, X_test = tools.fit_transform(take[train]), tools.transform(take[test])

@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from experiments.names import AGGREGATIONS, COMPILED, LEARNERS, parse_method
-from experiments.tuned import RememberedLR, forget, isotonic, selected
+from experiments.tuned import RememberedLR, isotonic, selected
 from quapy_nemsis import (
     AMPClassifier,
     CANClassifier,
@@ -263,10 +263,10 @@ def fitted(
     quapy : bool, default=False
         Whether to take QuaPy's own aggregation, where there is a compiled one.
     """
-    forget()  # so that its seconds are those of all its fits
     parts, quantifier = parse_method(name), method(name, quapy)(seed)
     if parts.selection != "tuned":
         return quantifier.fit(X, y), ""
-    model, chosen = selected(quantifier, parts.grid, X, y, size, held)
+    model, chosen = selected(quantifier, parts.grids, X, y, size, held)
+    chosen.pop("val_split", None)
     words = {key.removeprefix("classifier__"): value for key, value in chosen.items()}
     return model, ", ".join(f"{key} {value}" for key, value in words.items())

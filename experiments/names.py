@@ -54,6 +54,12 @@ AGGREGATION_GRIDS: dict[str, dict[str, list[Any]]] = {
     "DMy": {"nbins": [4, 8, 16, 32]},
     "DyS": {"n_bins": [4, 8, 16, 32]},
 }
+#: EMQ's third way to calibrate, besides none and bcts: the learner does it, which needs no posteriors out of fold.
+ISOTONIC: dict[str, list[Any]] = {
+    "classifier__isotonic": [True],
+    "val_split": [None],
+    "calib": [None],
+}
 #: The methods that `compare` runs if nothing is named.
 DEMO = [
     *("Quantifier", "CC", "ACC", "PACC", "EMQ", "EMQ(LR-isotonic)"),
@@ -99,16 +105,16 @@ class MethodName:
     selection: str = ""
 
     @property
-    def grid(self) -> dict[str, list[Any]]:
-        """What model selection tries: parameters of the aggregation, and of its classifier."""
+    def grids(self) -> list[dict[str, list[Any]]]:
+        """What model selection tries: parameters of the aggregation, and of its classifier; empty if nothing."""
         inner = LEARNER_GRIDS.get(self.learner, {})
         if self.aggregation == self.learner:  # a quantifier with the parameters of its learner
-            return dict(inner)
-        grid = {f"classifier__{name}": values for name, values in inner.items()}
-        grid |= AGGREGATION_GRIDS.get(self.aggregation, {})
+            return [dict(inner)]
+        of_learner = {f"classifier__{name}": values for name, values in inner.items()}
+        grid = of_learner | AGGREGATION_GRIDS.get(self.aggregation, {})
         if (self.aggregation, self.learner) == ("EMQ", "LR"):
-            grid["classifier__isotonic"] = [False, True]
-        return grid
+            return [grid, of_learner | ISOTONIC]
+        return [grid] if grid else []
 
 
 def offered() -> dict[str, str]:
@@ -190,7 +196,7 @@ def expand(methods: list[str], selection: str, learner: str | None = None) -> li
         if learner and bare in AGGREGATIONS and bare != "Quantifier":
             bare = f"{bare}({learner})"
         chosen = SELECTIONS if (wanted or selection) == "both" else (wanted or selection,)
-        has_grid = bool(parse_method(bare).grid)
+        has_grid = bool(parse_method(bare).grids)
         found += [f"{bare} ({each})" for each in chosen] if has_grid else [bare]
     return found
 

@@ -20,6 +20,8 @@ from experiments.store import Cell
 
 #: Rows of a sample. Those of LeQua's folders have as many, and relative errors are smoothed for that.
 SAMPLE_SIZES = {"uci-multiclass": 500, "lequa": 250}
+#: QuaPy leaves out the training rows of a UCI set beyond so many.
+MOST_ROWS = 25_000
 METHODS = ("Quantifier", "CC", "ACC", "PACC", "EMQ")
 #: Mean absolute errors on QuaPy's UCI sets: EM, and the best of EM, EM-BCTS, smoothed EM and Dirichlet-MAP EM, all with
 #: logistic regression tuned by GridSearchQ. They were published with the repository pglez82/emq-stabilization (2026).
@@ -70,7 +72,8 @@ def data_sets(preset: str, data_dir: Path | None) -> tuple[list[DataSet], list[s
             name: find(f"multi.{name}", data_dir) or find(name, data_dir)
             for name in UCI_MULTICLASS_DATASETS
         }
-    here = [DataSet(name, path) for name, path in found.items() if path is not None]
+    most = MOST_ROWS if preset == "uci-multiclass" else None
+    here = [DataSet(name, path, train_rows=most) for name, path in found.items() if path]
     return here, [name for name, path in found.items() if path is None]
 
 
@@ -110,5 +113,6 @@ def options(preset: str, datasets: list[DataSet], **given: Any) -> dict[str, Any
         "seed": 0,
         "split": "random",
         "test_size": TEST_SIZE,
+        "train_rows": MOST_ROWS if preset == "uci-multiclass" else None,
         **given,
     }

@@ -8,8 +8,10 @@ usual practice.
 from __future__ import annotations
 
 import hashlib
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,14 +28,51 @@ from experiments.names import AGGREGATION_GRIDS, LEARNER_GRIDS
 from quapy_nemsis import FourierFeatures
 from quapy_nemsis.aggregation import ACC, EMQ, PACC, KDEyML
 
-_FITTED: dict[str, dict[str, Any]] = {}
+
+class _Memory:
+    """Models that were fitted, what that took, and which of them the present method has used.
+
+    Methods that are tuned on the same rows fit the same models. Each is fitted once, and its seconds are charged to
+    each method that uses it.
+    """
+
+    def __init__(self) -> None:
+        self.rows: Any = None
+        self.fitted: dict[str, tuple[dict[str, Any], float]] = {}
+        self.used: set[str] = set()
+        self.saved_seconds = 0.0
+
+
+_MEMORY = _Memory()
+
+
+@contextmanager
+def stopwatch(rows: Any) -> Iterator[Callable[[], float]]:
+    """Measure the seconds that a method takes to train, as if nothing had been fitted before.
+
+    Parameters
+    ----------
+    rows : object
+        What the method is trained on. Models are remembered as long as it is the same.
+
+    Yields
+    ------
+    callable
+        Returns the seconds so far.
+    """
+    if rows != _MEMORY.rows:
+        _MEMORY.fitted.clear()
+        _MEMORY.rows = rows
+    _MEMORY.used.clear()
+    _MEMORY.saved_seconds, begin = 0.0, time.perf_counter()
+    yield lambda: time.perf_counter() - begin + _MEMORY.saved_seconds
 
 
 class RememberedLR(LogisticRegression):
     """Logistic regression that is fitted once for the same rows, labels and parameters.
 
-    GridSearchQ fits the same models again and again. `forget` empties the memory, for example before times are
-    measured. With ``isotonic`` the posteriors are calibrated by isotonic regression on five folds.
+    GridSearchQ fits the same models again and again, and so do methods that are compared on the same rows. `stopwatch`
+    measures times all the same. With ``isotonic`` the posteriors are calibrated by isotonic regression on five folds.
     """
 
     def __init__(
@@ -50,27 +89,32 @@ class RememberedLR(LogisticRegression):
         """Fit the model, or take what was learned from the same rows before."""
         if sample_weight is not None:
             raise ValueError("rows have no weights here")
+        if self.isotonic:
+            plain = clone(self).set_params(isotonic=False)
+            self.calibrated_ = isotonic(plain).fit(X, y)
+            self.classes_ = self.calibrated_.classes_
+            return self
         key = f"{_digest(X)} {_digest(np.asarray(y))} {self.get_params()}"
-        if key not in _FITTED:
-            if self.isotonic:
-                plain = clone(self).set_params(isotonic=False)
-                self.calibrated_ = isotonic(plain).fit(X, y)
+        if key not in _MEMORY.fitted:
+            begin = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 super().fit(X, y)
             learned = {name: value for name, value in vars(self).items() if name.endswith("_")}
-            _FITTED[key] = learned
-        vars(self).update(_FITTED[key])
+            _MEMORY.fitted[key] = learned, time.perf_counter() - begin
+        elif key not in _MEMORY.used:
+            _MEMORY.saved_seconds += _MEMORY.fitted[key][1]
+        _MEMORY.used.add(key)
+        vars(self).update(_MEMORY.fitted[key][0])
         return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels, from calibrated posteriors if so asked."""
+        return self.calibrated_.predict(X) if self.isotonic else super().predict(X)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posteriors, calibrated if so asked."""
         return self.calibrated_.predict_proba(X) if self.isotonic else super().predict_proba(X)
-
-
-def forget() -> None:
-    """Forget all fitted models."""
-    _FITTED.clear()
 
 
 def _digest(X: Any) -> str:
@@ -81,8 +125,11 @@ def _digest(X: Any) -> str:
     return digest.hexdigest()
 
 
+Grids = list[dict[str, list[Any]]]
+
+
 def selected(
-    model: Any, grid: dict[str, list[Any]], X: Any, y: np.ndarray, size: int, held: Any = None
+    model: Any, grids: Grids, X: Any, y: np.ndarray, size: int, held: Any = None
 ) -> tuple[Any, dict[str, Any]]:
     """Return a model fitted with GridSearchQ, for samples of a size, and the parameters that it chose.
 
@@ -90,8 +137,8 @@ def selected(
     ----------
     model : quantifier
         What is fitted.
-    grid : dict
-        Values of its parameters.
+    grids : list of dict
+        Values of its parameters; the best point of all grids is taken.
     X, y : matrix, ndarray
         Training rows and labels.
     size : int
@@ -108,14 +155,18 @@ def selected(
             held = qp.protocol.APP(rest, size, n_prevalences=21, repeats=5, random_state=0)
         else:
             held = qp.protocol.UPP(rest, size, repeats=100, random_state=0)
-    search = GridSearchQ(model, grid, held, error="mae", refit=refit, n_jobs=1)
-    search.fit(*train.Xy)
-    return search.best_model(), search.best_params_
+    searches = [
+        GridSearchQ(model, grid, held, error="mae", refit=False, n_jobs=1).fit(*train.Xy)
+        for grid in grids
+    ]
+    best = min(searches, key=lambda search: search.best_score_)
+    found = best.best_model()
+    return found.fit(X, y) if refit else found, best.best_params_
 
 
-def tuned(model: Any, grid: dict[str, list[Any]], size: int) -> Callable[[Any, Any], Any]:
+def tuned(model: Any, grids: Grids, size: int) -> Callable[[Any, Any], Any]:
     """Return a function that fits a model with GridSearchQ, for samples of a size."""
-    return lambda X, y: selected(model, grid, X, y, size)[0]
+    return lambda X, y: selected(model, grids, X, y, size)[0]
 
 
 def _fitted(model: Any) -> Callable[[Any, Any], Any]:
@@ -152,12 +203,12 @@ def baselines(size: int) -> dict[str, Callable[[Any, Any], Any]]:
         "PCC(LR-isotonic)": _fitted(PCC(isotonic())),
         "EMQ tuned": tuned(
             EMQ(RememberedLR(), val_split=5, on_calib_error="backup"),
-            {**of_learner, **AGGREGATION_GRIDS["EMQ"]},
+            [{**of_learner, **AGGREGATION_GRIDS["EMQ"]}],
             size,
         ),
-        "ACC tuned": tuned(ACC(RememberedLR()), of_learner, size),
-        "PACC tuned": tuned(PACC(RememberedLR()), of_learner, size),
+        "ACC tuned": tuned(ACC(RememberedLR()), [of_learner], size),
+        "PACC tuned": tuned(PACC(RememberedLR()), [of_learner], size),
         "KDEy tuned": tuned(
-            KDEyML(RememberedLR()), {**of_learner, **AGGREGATION_GRIDS["KDEy"]}, size
+            KDEyML(RememberedLR()), [{**of_learner, **AGGREGATION_GRIDS["KDEy"]}], size
         ),
     }

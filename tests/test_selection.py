@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from experiments import compare, methods, names, origin, tuned
 from experiments.__main__ import main
+from quapy_nemsis.aggregation import EMQ
 from tests.conftest import make_points
 
 ROOT = Path(__file__).parent.parent
@@ -61,9 +62,9 @@ def rows():
 def test_grids_are_of_parameters_that_exist(rows):
     for name in (*names.ALL, "CC(LR-balanced)"):
         parts = names.parse_method(name)
-        if parts.grid:
+        for grid in parts.grids:
             quantifier = methods.method(f"{name} (tuned)")(0)
-            assert parts.grid.keys() <= quantifier.get_params(deep=True).keys(), name
+            assert grid.keys() <= quantifier.get_params(deep=True).keys(), name
 
 
 def test_selection_takes_the_least_validation_error(rows):
@@ -93,13 +94,37 @@ def test_plain_methods_have_their_defaults(rows):
 def test_emq_can_choose_to_calibrate(rows, short_grids):
     quantifier, words = methods.fitted("EMQ (tuned)", *rows, 0, 50)
     assert "calib " in words
-    assert "isotonic " in words
     assert quantifier.classifier.get_params()["isotonic"] == ("isotonic True" in words)
+
+
+def test_the_best_point_of_all_grids_is_taken(rows):
+    """Isotonic calibration is the best of three ways if the others are made worse than it is."""
+    X, y = rows
+    worst = {"classifier__C": [1e-9], "calib": [None]}
+    good = {"classifier__C": [1.0], **names.ISOTONIC}
+    for grids in ([worst, good], [good, worst]):
+        model = methods.method("EMQ (tuned)")(0)
+        found, chosen = tuned.selected(model, grids, X, y, 50)
+        assert chosen == {name: values[0] for name, values in good.items()}
+        expected = EMQ(tuned.isotonic(LogisticRegression(max_iter=1000))).fit(X, y)
+        np.testing.assert_allclose(found.predict(X[:100]), expected.predict(X[:100]), rtol=1e-6)
+
+
+def test_seconds_count_what_was_fitted_for_another_method(rows):
+    X, y = rows
+    with tuned.stopwatch("rows of this test") as seconds:
+        tuned.RememberedLR(C=3.0).fit(X, y)
+        first = seconds()
+    fitted = next(iter(tuned._MEMORY.fitted.values()))[1]
+    with tuned.stopwatch("rows of this test") as seconds:
+        for _ in range(3):  # of which one is charged
+            tuned.RememberedLR(C=3.0).fit(X, y)
+        assert fitted < seconds() < 2 * first + 0.1
+        assert tuned._MEMORY.saved_seconds == fitted
 
 
 def test_a_remembered_model_is_that_of_scikit_learn(rows):
     X, y = rows
-    tuned.forget()
     for _ in range(2):
         for isotonic in (False, True):
             found = tuned.RememberedLR(C=10.0, isotonic=isotonic).fit(X, y)

@@ -585,12 +585,12 @@ def test_names_in_experiments():
     forest_of_eb = method("QForest:eb (tuned)")(3)
     assert isinstance(forest_of_eb, QForest)
     assert (forest_of_eb.measure, forest_of_eb.random_state) == ("eb", 3)
-    assert parse_method("QForest:eb (tuned)").grid == {"min_samples_leaf": [1, 5, 25]}
+    assert parse_method("QForest:eb (tuned)").grids == [{"min_samples_leaf": [1, 5, 25]}]
     for name, kind in (("EMQ(QForest)", EMQ), ("ACC(QTree:gini)", ACC), ("QTree", CC)):
         made = method(name)(3)
         assert isinstance(made, kind)
         assert isinstance(made.classifier, BOTH)
-        assert parse_method(name).grid["classifier__min_samples_leaf"] == [1, 5, 25]
+        assert parse_method(name).grids[0]["classifier__min_samples_leaf"] == [1, 5, 25]
     for name in ("QTree:nothing", "EMQ(QForest:x)"):
         with pytest.raises(ValueError, match="trees also know cqb, eb, gini"):
             method(name)
