@@ -215,7 +215,9 @@ def parser() -> argparse.ArgumentParser:
 
     told = "write the report of a comparison again, of what is finished so far"
     third = commands.add_parser("report", help=told)
-    third.add_argument("folder", type=Path, help="the folder that compare wrote to")
+    told = "the folder that compare wrote to; of several, whose methods or sets differ, one report is written"
+    third.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help=told)
+    third.add_argument("--out", type=Path, help="folder to write to (default: the first one)")
     for each in (first, third):
         each.add_argument(
             "--format",

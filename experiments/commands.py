@@ -173,22 +173,69 @@ def splits(options: dict) -> str:
     return f"{options['seeds']}, {how}, from seed {options['seed']}"
 
 
-def run_report(options: dict) -> None:
-    """Write the report of what a comparison has finished so far; the data need not be there any more."""
-    folder = options["folder"]
+def read_run(folder: Path) -> tuple[dict, list[Cell]]:
+    """Return what a folder says about its comparison, and the cells that are finished."""
     path = folder / RUN_FILE
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
-        cells = compare.finished(run["files"], folder / "cells")
+        return run, compare.finished(run["files"], folder / "cells")
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{folder} holds no {RUN_FILE}: name the folder that compare wrote to"
         ) from None
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} is broken: run the comparison again ({error!r})") from error
+
+
+def joined(folders: list[Path]) -> tuple[dict, list[Cell]]:
+    """Return several comparisons as one; refuse those that were not made in the same way on the same rows.
+
+    If two have a cell in common, the first one's is taken.
+    """
+    runs, parts = zip(*(read_run(folder) for folder in folders), strict=True)
+    first = runs[0]["options"]
+    for folder, run in zip(folders, runs, strict=True):
+        for name in set(COMPARED) - {"sets", "methods", "target", "positive"}:
+            if run["options"].get(name) != first.get(name):
+                flag, values = name.replace("_", "-"), (run["options"].get(name), first.get(name))
+                raise ValueError(
+                    f"{folder} was computed with --{flag} {values[0]}, {folders[0]} with {values[1]}: join what was "
+                    "computed in the same way"
+                )
+    cells: dict[tuple, Cell] = {}
+    digests: dict[str, str] = {}
+    for cell in (cell for part in parts for cell in part):
+        cells.setdefault((cell.data, cell.method, cell.seed), cell)
+        digest = cell.origin.get(f"sha256 of {cell.data}", "")
+        if digests.setdefault(cell.data, digest) != digest:
+            raise ValueError(
+                f"the rows of {cell.data} are not the same in all folders: compute one anew"
+            )
+    options = {**first, "line": "; ".join(distinct(run["options"]["line"] for run in runs))}
+    for name in ("sets", "methods"):
+        options[name] = distinct(value for run in runs for value in run["options"][name])
+    run = {"options": options, "facts": {}, "bags": {}, "files": []}
+    for one in runs:
+        run["facts"] |= one["facts"]
+        run["bags"] |= one.get("bags", {})
+        run["files"] += one["files"]
+    order = {name: place for place, name in enumerate(options["methods"])}
+    found = sorted(
+        cells.values(),
+        key=lambda cell: (options["sets"].index(cell.data), cell.seed, order[cell.method]),
+    )
+    run["files"] = distinct(run["files"])
+    return run, found
+
+
+def run_report(options: dict) -> None:
+    """Write the report of what comparisons have finished so far; the data need not be there any more."""
+    folders = options["folders"]
+    out = options["out"] or folders[0]
+    run, cells = read_run(folders[0]) if len(folders) == 1 else joined(folders)
     if not cells:
-        raise ValueError(f"no cell in {folder} is finished yet")
-    finish(run, cells, folder, options["format"])
+        raise ValueError(f"no cell in {', '.join(map(str, folders))} is finished yet")
+    finish(run, cells, out, options["format"])
 
 
 def run_preset(preset: str, options: dict) -> None:

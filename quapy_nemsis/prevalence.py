@@ -8,7 +8,9 @@ where classes are hard to tell apart. Two things keep it from that here.
 
 * A prior for equal prevalences. The likelihoods were learned, from m rows in effect (see
   `Calibration.effective_size`). The more rows n a sample has compared to m, the more of what it seems to tell are
-  errors of the likelihoods. So ``prior``·n/m rows of each class are added. They vanish as training data grow.
+  errors of the likelihoods, unless these tell the classes apart without doubt. Let u be the share of the entropy of
+  the classes that scores leave (see `Calibration.doubt`). Then ``prior``·u·n/m rows of each class are added. They
+  vanish as training data grow, and where classes are easy to tell apart.
 * With probability ``no_drift``, nothing has changed. Then the mean posterior at the prevalences of training is the
   better estimate. The weight of either estimate is its posterior probability. The evidence for prevalences that have
   changed is that of Jeffreys' prior, a Dirichlet distribution with ½ in each class. It is approximated by Laplace's
@@ -28,6 +30,7 @@ from scipy.linalg import helmert
 from scipy.special import expit, gammaln, logit, softmax
 
 from quapy_nemsis._kernels import mixture
+from quapy_nemsis.learners.calibration import Calibration
 
 # Likelihoods of a row are at least this share of their sum, so that each is positive.
 _LEAST = 1e-12
@@ -45,6 +48,18 @@ class Training(NamedTuple):
     #: Number of rows, and the number of rows with equal prevalences that tell as much.
     size: float
     effective_size: float
+    #: Share of the entropy of the classes that scores leave.
+    doubt: float = 1.0
+
+    @staticmethod
+    def of(calibration: Calibration) -> Training:
+        """What is known of the points that a calibration was fitted to."""
+        return Training(
+            calibration.shares,
+            float(calibration.members.sum()),
+            calibration.effective_size,
+            calibration.doubt,
+        )
 
 
 def likelihoods(log_odds: np.ndarray) -> np.ndarray:
@@ -128,7 +143,7 @@ def estimate(
     training : Training
         Prevalences and sizes of the data that the likelihoods were learned from.
     prior : float, default=1.0
-        How many rows of each class are added, times n/m.
+        How many rows of each class are added, times u·n/m.
     no_drift : float, default=0.3
         Prior probability that prevalences are those of training, at least 0 and below 1.
 
@@ -139,7 +154,7 @@ def estimate(
     """
     n_rows, n_classes = rows.shape
     ratio = n_rows / training.effective_size
-    p = maximum(rows, training.shares, prior * ratio)
+    p = maximum(rows, training.shares, prior * training.doubt * ratio)
     if no_drift == 0.0:
         return p
     mode = maximum(rows, p, _JEFFREYS * (1.0 + ratio))

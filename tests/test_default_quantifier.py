@@ -18,7 +18,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 from quapy_nemsis import NEMSIS, CANClassifier, NEMSISClassifier, Quantifier, SCANClassifier
-from quapy_nemsis.prevalence import Training
 from tests.conftest import make_classes, make_points
 from tests.reference.prevalence import estimate
 
@@ -87,7 +86,14 @@ def test_the_estimate_is_that_of_the_reference(fitted, two):
     np.testing.assert_allclose(posteriors.sum(axis=1), 1.0)
     known = fitted.calibration_
     rows = posteriors / known.shares
-    training = Training(known.shares, known.members.sum(), known.effective_size)
+    # The balanced cross-entropy of the held-out labels, over that of a guess; its penalty is negligible here.
+    balanced = known.probabilities(known.scores, balanced=True)
+    logs = np.log(balanced[np.arange(len(balanced)), known.labels.astype(int)])
+    doubt = -np.average(logs, weights=1 / known.shares[known.labels.astype(int)]) / np.log(2)
+    assert fitted.training.doubt == pytest.approx(doubt, rel=0.01)
+    training = fitted.training
+    np.testing.assert_array_equal(training.shares, known.shares)
+    assert training.size == known.members.sum()
     expected = estimate(rows, training, prior=1.0, no_drift=0.3)
     np.testing.assert_allclose(fitted.aggregate(posteriors), expected, atol=1e-4)
     np.testing.assert_array_equal(fitted.predict(two[1].X[:400]), fitted.aggregate(posteriors))

@@ -126,11 +126,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("prior", "no_drift"), [(0.5, 0.5), (0.5, 0.0), (1.0, 0.9), (2.0, 0.1)])
+@pytest.mark.parametrize("doubt", [1.0, 0.3])
 @pytest.mark.parametrize("case", CASES)
-def test_estimate_is_that_of_the_reference(case, prior, no_drift):
+def test_estimate_is_that_of_the_reference(case, doubt, prior, no_drift):
     shares, trained, n, size, effective = case
     _, rows = sample(np.random.default_rng(n), n, shares)
-    training = prevalence.Training(np.array(trained), size, effective)
+    training = prevalence.Training(np.array(trained), size, effective, doubt)
     found = prevalence.estimate(rows, training, prior=prior, no_drift=no_drift)
     expected = reference.estimate(rows, training, prior, no_drift)
     np.testing.assert_allclose(found, expected, atol=1e-4)

@@ -105,6 +105,14 @@ class Calibration:
         """K²/Σ 1/n_j: how many points with equally many of each of the K classes tell as much as these."""
         return float(self.n_classes**2 / (1.0 / (self.members + 0.5)).sum())
 
+    @property
+    def doubt(self) -> float:
+        """Share of the entropy of the classes that scores leave: the cross-entropy of the labels over ln K, at most 1.
+
+        Each class weighs the same.
+        """
+        return min(self._fitted.loss / float(np.log(self.n_classes)), 1.0)
+
     def loss(self) -> float:
         """Mean cross-entropy of the labels of some of the points, each class weighing the same."""
         return self._fit(_MOST_TO_COMPARE).loss

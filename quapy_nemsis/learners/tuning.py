@@ -8,7 +8,7 @@ four fifths of them for training, in as many passes as `fit` makes (1PMB: at mos
 dropped after the first and the second pass. Candidates that are within two standard errors of the best are told apart
 by the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the
 scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of
-1/mean‖x‖², and the finite radius is a multiple of 1/√mean‖x‖².
+1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
 
 With the step size and radius that are used, given or chosen, further learners score rows that they have not learned
 (`held_out_scores`), and posteriors are fitted to these scores: scores of training rows flatter the model.
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 STEP_SIZES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-RADII = (math.inf, 100.0)
+RADII = (math.inf, 100.0, 30.0, 10.0, 3.0)
+# With many rows there is less to regularise, and candidates take longer.
+_RADII_OF_MANY = RADII[:2]
 STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
 _MOST_ROWS = 100_000
@@ -155,7 +157,8 @@ def candidates(X: Any, settings: S) -> list[S]:
     square = _mean_square(X[: 10 * _MOST_ROWS])
     square = square if 0.0 < square < math.inf else 1.0
     steps = [c / square for c in STEP_SIZES] if math.isnan(settings.eta0) else [math.nan]
-    radii = [c / math.sqrt(square) for c in RADII] if math.isnan(settings.radius) else [math.nan]
+    radii = RADII if X.shape[0] <= _SMALL else _RADII_OF_MANY
+    radii = [c / math.sqrt(square) for c in radii] if math.isnan(settings.radius) else [math.nan]
     return [settings.completed(step, radius) for radius in radii for step in steps]
 
 

@@ -97,8 +97,9 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         2²⁶ values with the features appended, and other classifiers stay as they are. A transformer is fitted and
         used.
     prior : float, default=1.0
-        Strength of the prior for equal prevalences. It stands for ``prior``·n/m rows of each class, where n is the
-        number of rows of the sample and m the effective number of held-out rows of the calibration.
+        Strength of the prior for equal prevalences. It stands for ``prior``·u·n/m rows of each class, where n is the
+        number of rows of the sample and m the effective number of held-out rows of the calibration. u is the share of
+        the entropy of the classes that scores leave: 0 if they tell all rows apart, 1 if they tell nothing.
     no_drift : float, default=0.3
         Prior probability that a sample has the prevalences of training, at least 0 and below 1. With 0, the training
         prevalences play no part in the estimate.
@@ -334,8 +335,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     @property
     def training(self) -> prevalence.Training:
         """Prevalences and sizes of the data that the calibration was fitted to."""
-        known = self.calibration_
-        return prevalence.Training(known.shares, float(known.members.sum()), known.effective_size)
+        return prevalence.Training.of(self.calibration_)
 
     def aggregate(self, classif_predictions: np.ndarray) -> np.ndarray:
         """Return the prevalences of the classes in a sample of rows.

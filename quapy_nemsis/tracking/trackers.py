@@ -61,10 +61,7 @@ class Labelled(NamedTuple):
         labels, scores = background.labels[part], background.scores[part]
         if len(np.unique(labels)) < known.n_classes:  # a class that is too rare to be met
             labels, scores = background.labels, background.scores
-        training = prevalence.Training(
-            known.shares, float(known.members.sum()), known.effective_size
-        )
-        return cls(known.probabilities(scores), labels, training)
+        return cls(known.probabilities(scores), labels, prevalence.Training.of(known))
 
     @property
     def shares(self) -> np.ndarray:

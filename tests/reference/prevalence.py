@@ -123,7 +123,7 @@ def posterior(rows, p):
 
 def unchanged(rows, training, no_drift, evidence):
     """Posterior probability that the prevalences are the training ones."""
-    shares, size, _ = training
+    shares, size, *_ = training
     weight = 1 / (1 + len(rows) / size)
     same = np.log(no_drift) + weight * log_likelihood(rows, shares)
     other = np.log1p(-no_drift) + evidence
@@ -132,9 +132,9 @@ def unchanged(rows, training, no_drift, evidence):
 
 def estimate(rows, training, prior=1.0, no_drift=0.3):
     """Average of the unchanged and the changed prevalences, by their posterior probability."""
-    shares, size, effective = training
+    shares, size, effective, doubt = training
     n = len(rows)
-    p = maximum(rows, prior * n / effective)
+    p = maximum(rows, prior * doubt * n / effective)
     if no_drift == 0:
         return p
     jeffreys = 0.5
