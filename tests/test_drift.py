@@ -57,10 +57,11 @@ def test_statistics_are_those_of_the_reference(shares):
     cal, K = known.calibration, len(shares)
     found = known.prevalence_test(new)
     args = cal.probabilities(new), cal.probabilities(known.scores), known.labels
-    expected = reference.prevalence_statistic(*args, cal.shares, len(known.labels))
+    expected, p_value = reference.prevalence_statistic(*args, cal.shares, len(known.labels))
     assert found.statistic == pytest.approx(expected, rel=1e-6)
     assert found.freedom == K - 1
-    assert found.p_value == pytest.approx(chi2.sf(expected, K - 1))
+    assert found.p_value == pytest.approx(p_value, rel=1e-6)
+    assert found.p_value > chi2.sf(expected, K - 1)  # the noise is not known exactly
     found = known.mixture_test(new)
     p = np.full(K, 1.0 / K)
     # Equally likely parts at the most likely prevalences; the reference is given the edges.
@@ -75,8 +76,9 @@ def test_statistics_are_those_of_the_reference(shares):
     np.testing.assert_allclose(
         levels, np.tile(np.arange(1, n_parts) / n_parts, len(edges)), atol=0.01
     )
-    expected = reference.mixture_statistic(*places, known.labels, K, p)
+    expected, p_value = reference.mixture_statistic(*places, known.labels, K, p)
     assert found.statistic == pytest.approx(expected, rel=1e-4)
+    assert found.p_value == pytest.approx(p_value, rel=1e-3)
     assert found.freedom == places[0].shape[1] - (K - 1)
 
 
@@ -93,6 +95,28 @@ def test_false_alarms_are_as_rare_as_the_level_says(shares):
     low, high = binom.ppf([0.0005, 0.9995], n, 0.05)
     assert (low <= alarms).all(), alarms
     assert (alarms <= high).all(), alarms
+
+
+def test_both_tests_together_are_corrected_as_holm_does():
+    rng = np.random.default_rng(0)
+    known = background_of(*make_scores(900, (0.7, 0.3), rng))
+    new = make_scores(300, (0.6, 0.4), rng, wide=1.2)[0]
+    alone = known.prevalence_test(new), known.mixture_test(new)
+    low, high = sorted(test.p_value for test in alone)
+    assert 0.0 < low < high < 1.0
+
+    def rejects(level):
+        both = known.tests(new, level)
+        assert [test.p_value for test in both] == [test.p_value for test in alone]
+        assert [test.test for test in both] == ["prevalence", "mixture"]
+        for test in both:
+            assert test.rejects == ("changed" in test.sentence and "no evid" not in test.sentence)
+        return sum(test.rejects for test in both)
+
+    level = min(2.01 * low, 1.01 * high)
+    assert rejects(1.99 * low) == 0
+    assert rejects(level) == (1 if level < high else 2)
+    assert rejects(max(2.01 * low, 1.01 * high)) == 2
 
 
 def test_a_wrong_calibration_raises_no_false_alarms():

@@ -147,7 +147,7 @@ def test_experts_of_flh_ftl_grow_as_a_logarithm():
 @K_CLASSES
 def test_forgetting_em_is_the_reference(n_classes):
     labelled, _, chunks = parts_of(n_classes)
-    tracker = get_tracker("forgetting-em", labelled, {"forget": 0.8, "prior": 0.7})
+    tracker = get_tracker("forgetting-em", labelled, {"forget": 0.8, "pseudo_rows": 0.7})
     for t, chunk in enumerate(chunks, 1):
         found = tracker.update(chunk)
         expected = reference.forgetting_maximum(chunks[:t], labelled.shares, 0.8, 0.7, 50.0)

@@ -14,7 +14,7 @@ FAILS = "the prior-shift assumption fails"
 
 
 class Changes(NamedTuple):
-    """Results of both tests of `quapy_nemsis.drift` at a level, or the reason why there are none."""
+    """Results of both tests of `quapy_nemsis.drift` at a level for both together, or why there are none."""
 
     level: float
     prevalence: DriftResult | None = None
@@ -24,12 +24,12 @@ class Changes(NamedTuple):
     @property
     def changed(self) -> bool | None:
         """Whether prevalences have changed since training; None if this was not tested."""
-        return None if self.prevalence is None else self.prevalence.p_value < self.level
+        return None if self.prevalence is None else self.prevalence.rejects
 
     @property
     def assumption_fails(self) -> bool | None:
         """Whether more has changed than prevalences; None if this was not tested."""
-        return None if self.mixture is None else self.mixture.p_value < self.level
+        return None if self.mixture is None else self.mixture.rejects
 
     @property
     def found(self) -> list[str]:
@@ -65,11 +65,7 @@ class DriftTests:
                 self.level, untested=f"there are {len(scores)} rows, and {LEAST_ROWS} are needed"
             )
         found = self.known.scores_of(self.quantifier, scores)
-        return Changes(
-            self.level,
-            self.known.prevalence_test(found, self.level),
-            self.known.mixture_test(found, self.level),
-        )
+        return Changes(self.level, *self.known.tests(found, self.level))
 
 
 def too_few_labelled(model: TableQuantifier) -> str:

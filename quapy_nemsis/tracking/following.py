@@ -227,8 +227,8 @@ def track(
         Probability with which the band contains the prevalence of a class among the rows of a window. The band is that
         of `quantifier.predict_conf`, whatever the method.
     false_alarms : float or None, default=0.05
-        Probability of any false alarm in `per_windows` windows without drift: each of the two tests of each window has
-        the level ``false_alarms/(2·per_windows)``. None: no tests.
+        Probability of any false alarm in `per_windows` windows without drift: both tests of a window together have
+        the level ``false_alarms/per_windows``, with Holm's correction (see `quapy_nemsis.drift`). None: no tests.
     per_windows : int, default=100
         How many windows this is for.
     reference : tuple (X, y), optional
@@ -584,8 +584,7 @@ class _Follower:
         tail = 0.5 * (1.0 - self.confidence_level)
         low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
         results = self._tests(buffer.of_folds)
-        level = (self.false_alarms or 0.0) / (2.0 * self.per_windows)
-        on = [kind for kind, result in results.items() if result.p_value < level]
+        on = [kind for kind, result in results.items() if result.rejects]
         for kind in on:
             if kind not in track.active:
                 alarm = Alarm(kind, track.rows, results[kind].p_value, results[kind].sentence)
@@ -612,11 +611,8 @@ class _Follower:
     def _tests(self, scores: np.ndarray) -> dict[str, DriftResult]:
         if self.false_alarms is None or len(scores) < LEAST_ROWS:
             return {}
-        known = self.background
-        return {
-            "prevalence": known.prevalence_test(scores),
-            "mixture": known.mixture_test(scores),
-        }
+        both = self.background.tests(scores, self.false_alarms / self.per_windows)
+        return {result.test: result for result in both}
 
     # ------------------------------------------------------------- checkpoints
 
@@ -659,12 +655,14 @@ class _Follower:
 
     def _restore(self, path: Path) -> None:
         content, arrays = checkpoints.read(path)
-        identity = checkpoints.plain(self._identity())
-        for name, value in identity.items():
-            if content["identity"].get(name) != value:
+        written = content["identity"]
+        if written.get("method") == "forgetting-em" and "prior" in written["options"]:
+            # The name of this option in versions up to 0.1.
+            written["options"]["pseudo_rows"] = written["options"].pop("prior")
+        for name, value in checkpoints.plain(self._identity()).items():
+            if written.get(name) != value:
                 raise ValueError(
-                    f"{path} was written with another {name}: {content['identity'].get(name)!r}, not {value!r}; name "
-                    "another file"
+                    f"{path} was written with another {name}: {written.get(name)!r}, not {value!r}; name another file"
                 )
         track = self.track
         prefix = "tracker."

@@ -209,9 +209,10 @@ class WindowedEM(Tracker):
 class ForgettingEM(Tracker):
     """Most likely prevalences of all chunks, where a row counts less the longer ago it was.
 
-    The estimate maximises Σᵢ λᵃⁱ·ln Σⱼ pⱼ·Lᵢⱼ + prior·(1 + n/m)·Σⱼ ln pⱼ, where aᵢ is how many chunks ago row i was,
-    Lᵢⱼ its likelihood in class j, n = Σᵢ λᵃⁱ, and m the effective number of labelled rows (see
-    `quapy_nemsis.prevalence`). Chunks that count less than 1 % are forgotten, so memory is bounded.
+    The estimate maximises Σᵢ λᵃⁱ·ln Σⱼ pⱼ·Lᵢⱼ + α·(1 + n/m)·Σⱼ ln pⱼ, where aᵢ is how many chunks ago row i was,
+    Lᵢⱼ its likelihood in class j, n = Σᵢ λᵃⁱ, m the effective number of labelled rows (see
+    `quapy_nemsis.prevalence`), and α is `pseudo_rows`. Chunks that count less than 1 % are forgotten, so memory is
+    bounded.
 
     Parameters
     ----------
@@ -219,8 +220,9 @@ class ForgettingEM(Tracker):
         What is known of training.
     forget : float, default=0.5
         The factor λ by which a row counts less with each chunk that follows, at least 0 and below 1.
-    prior : float, default=0.5
-        Parameter of the Dirichlet prior.
+    pseudo_rows : float, default=0.5
+        How many rows of each class are added, times 1 + n/m: the prior is a Dirichlet distribution. This is not the
+        `prior` of `Quantifier` and `WindowedEM`, which counts times n/m only.
 
     Examples
     --------
@@ -237,11 +239,11 @@ class ForgettingEM(Tracker):
 
     key = "forgetting-em"
 
-    def __init__(self, labelled: Labelled, forget: float = 0.5, prior: float = 0.5):
+    def __init__(self, labelled: Labelled, forget: float = 0.5, pseudo_rows: float = 0.5):
         check_share("forget", forget)
-        check_positive("prior", prior, finite=True)
+        check_positive("pseudo_rows", pseudo_rows, finite=True)
         super().__init__(labelled)
-        self.forget, self.prior = float(forget), float(prior)
+        self.forget, self.pseudo_rows = float(forget), float(pseudo_rows)
         self.latest = np.empty((0, len(labelled.shares)))
         self.weights = np.empty(0)
 
@@ -251,7 +253,8 @@ class ForgettingEM(Tracker):
         self.latest = np.concatenate([self.latest[kept], posteriors])
         self.weights = np.concatenate([older[kept], np.ones(len(posteriors))])
         rows = _likelihoods(self.latest, self.labelled)
-        pseudo = self.prior * (1.0 + self.weights.sum() / self.labelled.training.effective_size)
+        ratio = self.weights.sum() / self.labelled.training.effective_size
+        pseudo = self.pseudo_rows * (1.0 + ratio)
         return prevalence.maximum(rows, self.labelled.shares, pseudo, weights=self.weights)
 
     def _state(self) -> tuple[str, ...]:
