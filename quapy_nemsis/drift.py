@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_softmax
-from scipy.stats import f as fisher
+from scipy.special import fdtrc, log_softmax
 
 from quapy_nemsis import prevalence
 from quapy_nemsis._validation import MatrixLike, check_labels, check_share, encode
@@ -245,7 +244,7 @@ class _Statistic(NamedTuple):
             return 1.0
         left = max(self.certainty - self.directions + 1.0, 1.0)
         scaled = self.value * left / (max(self.certainty, left) * self.freedom)
-        return float(fisher.sf(scaled, self.freedom, left))
+        return float(fdtrc(self.freedom, left, scaled))
 
 
 class Background:

@@ -336,6 +336,47 @@ def test_a_stream_goes_on_the_next_night(model, folder, capsys, tmp_path):
     assert tracked(capsys, model[0], *logs(folder), *kept) == (0, [])
 
 
+def test_labels_arrive_later(model, folder, capsys, tmp_path):
+    """Those of the first file the next night, and later those of the second, in a file that also has the first."""
+    true = [patients(600, share, 201 + log) for log, share in enumerate(LOGS)]
+    kept = ("--window", 300, "--checkpoint", tmp_path / "late.state", "--resume")
+    given = ("--labels", tmp_path / "labels.csv", "--key", "patient")
+    _, first = tracked(capsys, model[0], *logs(folder)[:2], *kept)
+    assert [one["labelled"] for one in first] == [0] * 4
+    assert first[0]["classes"][1]["true"] is None
+    columns = ["patient", "outcome"]
+    ahead = patients(5, 0.5, 99)  # labels whose rows have not arrived
+    pd.concat([true[0], ahead])[columns].to_csv(tmp_path / "labels.csv", index=False)
+    html = ("--html", tmp_path / "late.html")
+    assert run("track", model[0], *logs(folder), *kept, *html, *given, "--json") == 2
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-1] == "5 of 605 labels belong to no row so far"
+    third, second = [json.loads(line) for line in out.splitlines()][:2], out.splitlines()[2:]
+    assert [one["end"] for one in third] == [1500, 1800]
+    for begin, line in zip((0, 300), second, strict=True):
+        again, rows = json.loads(line), true[0][begin : begin + 300]
+        assert (again["begin"], again["labelled"]) == (begin, 300)
+        share = (rows["outcome"] == "ill").mean()
+        assert again["classes"][1]["true"] == pytest.approx(share)
+        assert again["classes"][1]["prevalence"] == first[begin // 300]["classes"][1]["prevalence"]
+    page = (tmp_path / "late.html").read_text()
+    drawn = ElementTree.fromstring(page[page.index('<svg viewBox="') : page.rindex("</svg>") + 6])
+    assert len(drawn.findall(".//g[@class='truth']/circle")) == 2
+    assert f"ill {100 * share:.1f} % of 300 labels" in page
+    # Labels are counted once, however often they are given.
+    pd.concat(true[:2])[columns].to_csv(tmp_path / "more.csv", index=False, sep=";")
+    given = ("--labels", tmp_path / "labels.csv", tmp_path / "more.csv", "--key", "patient")
+    code, last = tracked(capsys, model[0], *logs(folder), *kept, *given)
+    assert code == 0
+    assert [(one["begin"], one["labelled"]) for one in last] == [(600, 300), (900, 300)]
+    # All at once: each window is printed with its labels.
+    code, whole = tracked(capsys, model[0], *logs(folder), "--window", 300, *given)
+    assert [one["labelled"] for one in whole] == [300] * 4 + [0] * 2
+    assert whole[2:4] == last
+    assert run("track", model[0], *logs(folder), "--window", 300, *given) == 2
+    assert "% of 300 labels" in capsys.readouterr().out.splitlines()[0]
+
+
 def test_methods_are_those_of_the_package():
     assert tuple(TRACKERS) == METHODS
 
@@ -441,6 +482,18 @@ WEEKS = ["--window", "1w", "--time", "when"]
             "--prometheus .: give a file",
         ),
         (["track", "model.qn", "log0.csv", "--resume"], "name it with --checkpoint"),
+        (
+            ["track", "model.qn", "log0.csv", "--labels", "true1.csv"],
+            "--labels and --key go together",
+        ),
+        (
+            ["track", "model.qn", "log0.csv", "--labels", "true1.csv", "--key", "Patient"],
+            "true1.csv: there is no column 'Patient' of keys; did you mean 'patient'?",
+        ),
+        (
+            ["track", "model.qn", "log0.csv", "--labels", "month1.csv", "--key", "patient"],
+            "month1.csv: there is no column 'outcome' of labels",
+        ),
         (
             ["track", "model.qn", "log0.csv", "--checkpoint", "model.qn"],
             "go on from it with --resu",

@@ -16,6 +16,7 @@ from quapy_nemsis.tracking import (
     LateLabels,
     Rows,
     TrackError,
+    checkpoints,
     follow,
     plot_track,
     read_rows,
@@ -380,6 +381,18 @@ def test_labels_that_arrive_late(three):
     assert second.labelled == [(names[100:150] == name).sum() for name in quantifier.classes_]
     np.testing.assert_allclose(first.truth, expected / 4)
     assert found.table()[0]["true ant"] == first.truth[0]
+    # Labels that are all that are known replace others; some of them may be known with the rows.
+    early = np.array([*names[:2], *[None] * 98], dtype=object)
+
+    def known_with_rows():
+        yield Rows(X[:100], labels=early)
+        yield LateLabels([5, 6], names[[5, 6]])
+        yield LateLabels([0, 1, 2], names[:3], complete=True)
+
+    found = track(quantifier, known_with_rows(), window=50)
+    expected = [(names[:3] == name).sum() for name in quantifier.classes_]
+    assert [window.labelled for window in found.windows] == [expected, [0, 0, 0]]
+    assert found.relabelled == [found.windows[0]]
     with pytest.raises(TrackError, match="from 0 to 99; got"):
         track(quantifier, iter([X[:100], LateLabels([100], ["ant"])]), window=50)
     with pytest.raises(TrackError, match=r"'dog' is not among the classes"):
@@ -459,6 +472,20 @@ def test_checkpoints_that_do_not_fit(two, tmp_path):
         track(quantifier, X, window=100, **resumed)
     with pytest.raises(ValueError, match="resume needs a checkpoint"):
         track(quantifier, X, resume=True)
+
+
+def test_checkpoints_with_the_old_name_of_an_option(two, tmp_path):
+    quantifier, X, _ = two
+    path, options = tmp_path / "track.npz", {"window": 100, "method": "forgetting-em"}
+    track(quantifier, X[:300], checkpoint=path, options={"pseudo_rows": 0.7}, **options)
+    content, arrays = checkpoints.read(path)
+    content["identity"]["options"] = {"prior": 0.7}
+    checkpoints.write(path, content, arrays)
+    resumed = {"checkpoint": path, "resume": True, **options}
+    again = track(quantifier, X[:500], options={"pseudo_rows": 0.7}, **resumed)
+    assert_same(again, track(quantifier, X[:500], options={"pseudo_rows": 0.7}, **options))
+    with pytest.raises(TypeError, match="'forgetting-em' cannot take"):
+        track(quantifier, X, options={"prior": 0.7}, **options)
 
 
 def test_callbacks_and_alarms(two):

@@ -87,7 +87,7 @@ def _estimate_options(parser: argparse.ArgumentParser) -> None:
         "--alpha",
         type=_interval,
         metavar="SHARE",
-        help="a test rejects if its p-value is below this (default: 1 - interval)",
+        help="probability of any false alarm in a file without change, for both tests (default: 1 - interval)",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print a line of JSON for each file")
@@ -126,6 +126,14 @@ def _track_options(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="such as %%d.%%m.%%Y, if times are neither in ISO 8601 nor seconds since 1970",
     )
+    parser.add_argument(
+        "--labels",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="files with labels that have arrived since, of all rows so far, which --key tells apart",
+    )
+    parser.add_argument("--key", metavar="COLUMN", help="the column that tells rows apart")
     parser.add_argument("--method", choices=METHODS, default="em", help="(default: em)")
     parser.add_argument(
         "--option",

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from quapy_nemsis._files import replacing
 from quapy_nemsis.cli import CHANGED, ERROR, FINE, rendering, windows
 from quapy_nemsis.cli.changes import Changes, DriftTests, too_few_labelled
 from quapy_nemsis.persistence import load, save
 from quapy_nemsis.tables.formats import known_suffix
 from quapy_nemsis.tables.quantifying import Estimate, TableQuantifier
-from quapy_nemsis.tracking import Alarm, Rows, TrackError, Window
+from quapy_nemsis.tracking import Alarm, LateLabels, Rows, TrackError, Window
 from quapy_nemsis.tracking import track as track_rows
 from quapy_nemsis.tracking.windows import seconds_of
 
@@ -99,11 +101,9 @@ def track(options: argparse.Namespace) -> int:
     model = _model(options.model)
     _check_tracking(options, model)
     begun: list[Alarm] = []
-    alarmed = 0
+    new: dict[int, bool] = {}  # whether there is an alarm in a window, by its end
 
     def tell(window: Window) -> None:
-        nonlocal alarmed
-        alarmed += bool(window.alarms)
         if options.json:
             print(json.dumps(windows.as_record(model, window, begun)), flush=True)
         elif options.csv:
@@ -111,6 +111,10 @@ def track(options: argparse.Namespace) -> int:
         else:
             print(windows.as_line(model, window, begun), flush=True)
         begun.clear()
+
+    def meet(window: Window) -> None:
+        new[window.end] = bool(window.alarms)
+        tell(window)
 
     if options.csv:
         print(",".join(windows.COLUMNS))
@@ -125,26 +129,35 @@ def track(options: argparse.Namespace) -> int:
             false_alarms=options.false_alarms,
             checkpoint=options.checkpoint,
             resume=options.resume,
-            callback=tell,
+            callback=meet,
             on_alarm=begun.append,
             random_state=model.random_state,
             names=model.classes_,
         )
     except TrackError as error:
         raise ValueError(str(error.__cause__)) from error
+    again = [window for window in found.relabelled if window.end not in new]
+    if again and not options.json and not options.csv:
+        print("labels have arrived for")
+    for window in again:
+        tell(window)
     if not options.json and not options.csv:
         print(f"{found.rows:,} rows, {found.buffer.rows:,} of them in a window that is not full")
     if options.prometheus:
         _write(options.prometheus, windows.as_prometheus(model, found))
     if options.html:
         _write(options.html, windows.as_page(model, found))
-    return CHANGED if alarmed else FINE
+    return CHANGED if any(new.values()) else FINE
 
 
 def _check_tracking(options: argparse.Namespace, model: TableQuantifier) -> None:
     """Refuse what cannot be tracked before a row is read."""
-    for name in options.files:
+    for name in (*options.files, *options.labels):
         known_suffix(Path(name))
+    if bool(options.labels) != (options.key is not None):
+        raise ValueError(
+            "--labels and --key go together: --labels names files, and --key the column by which rows are found"
+        )
     timed = seconds_of(options.window) is not None
     if timed and options.time is None:
         raise ValueError(
@@ -162,8 +175,18 @@ def _check_tracking(options: argparse.Namespace, model: TableQuantifier) -> None
         raise ValueError(f"{options.model} cannot track: {scarce}; train with more rows")
 
 
-def _rows(options: argparse.Namespace, model: TableQuantifier) -> Iterator[Rows]:
+def _rows(options: argparse.Namespace, model: TableQuantifier) -> Iterator[Rows | LateLabels]:
+    """Yield the rows of all files, with labels where these are known, and all labels at the end.
+
+    Rows that were tracked before are skipped by `track`, but labels of theirs may have arrived since.
+    """
     told: set[str] = set()
+    known: dict[str, int] = {}
+    for name in options.labels:
+        known |= model.labels(name, options.key, reading=options.reading)
+    labels: list[np.ndarray] = []
+    places: list[np.ndarray] = []
+    n_rows, found = 0, set()
     for name in options.files:
 
         def tell(note: str, name: str = name) -> None:
@@ -176,10 +199,26 @@ def _rows(options: argparse.Namespace, model: TableQuantifier) -> Iterator[Rows]
             reading=options.reading,
             time=options.time,
             time_format=options.time_format,
+            key=options.key,
             tell=tell,
         )
         for part in parts:
-            yield Rows(part.X, times=part.times)
+            codes = None
+            if part.keys is not None:
+                codes = np.array([known.get(key, np.nan) for key in part.keys])
+                given = np.flatnonzero(~np.isnan(codes))
+                found.update(part.keys[given].tolist())
+                labels.append(codes[given])
+                places.append(n_rows + given)
+            n_rows += part.X.shape[0]
+            yield Rows(part.X, labels=codes, times=part.times)
+    if options.labels:
+        if len(found) < len(known):
+            print(
+                f"{len(known) - len(found):,} of {len(known):,} labels belong to no row so far",
+                file=sys.stderr,
+            )
+        yield LateLabels(np.concatenate(places), np.concatenate(labels), complete=True)
 
 
 def show(options: argparse.Namespace) -> int:

@@ -25,15 +25,16 @@ from quapy_nemsis.tables.quantifying import TableQuantifier
 from quapy_nemsis.tracking import Alarm, Track, Window
 
 COLUMNS = ["begin", "end", "start", "class", "prevalence", "low", "high"]
-COLUMNS += ["p_prevalence", "p_mixture", "alarms"]
+COLUMNS += ["p_prevalence", "p_mixture", "alarms", "labelled", "true"]
 # Windows in the table of a page, and numbers below its plot.
 _LATEST, _TICKS = 100, 6
 
 
 def as_record(model: TableQuantifier, window: Window, begun: Sequence[Alarm]) -> dict[str, Any]:
     """Return a window as plain values, for JSON; the sentences are those of alarms that begin."""
-    names = ("class", "prevalence", "low", "high")
-    columns = (model.classes_, window.prevalence, window.low, window.high)
+    names = ("class", "prevalence", "low", "high", "true")
+    truth: Sequence[float | None] = window.truth or [None] * len(model.classes_)
+    columns = (model.classes_, window.prevalence, window.low, window.high, truth)
     return {
         "begin": window.begin,
         "end": window.end,
@@ -41,6 +42,7 @@ def as_record(model: TableQuantifier, window: Window, begun: Sequence[Alarm]) ->
         "classes": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
         **{f"p_{kind}": None if math.isnan(p) else p for kind, p in window.p_values.items()},
         "alarms": window.alarms,
+        "labelled": round(sum(window.labelled)),
         "sentences": [alarm.sentence for alarm in begun],
     }
 
@@ -53,7 +55,7 @@ def as_line(model: TableQuantifier, window: Window, begun: Sequence[Alarm]) -> s
         for k in shown(model.classes_)
     ]
     on = [f"alarm: {', '.join(window.alarms)}"] if window.alarms else []
-    lines = ["  ".join([_label(window), *shares, *on])]
+    lines = ["  ".join([_label(window), *shares, *_true(model, window), *on])]
     return "\n".join([*lines, *(f"  {alarm.sentence}" for alarm in begun)])
 
 
@@ -87,6 +89,7 @@ def as_page(model: TableQuantifier, track: Track) -> str:
     """Return a page that needs no other file: a plot of the windows, the alarms and the latest windows."""
     windows, alarms = list(track.windows), list(track.alarms)
     answer = f"{len(alarms):,} alarms in {len(windows):,} windows, {track.rows:,} rows."
+    labelled = any(window.truth for window in windows)
     rows = [
         [
             _label(window),
@@ -96,11 +99,12 @@ def as_page(model: TableQuantifier, track: Track) -> str:
             ),
             *("" if math.isnan(p) else f"{p:.2g}" for p in window.p_values.values()),
             ", ".join(window.alarms),
+            *(_true(model, window) or [""] * labelled),
         ]
         for window in reversed(windows[-_LATEST:])
     ]
     heads = ["window", *(model.classes_[k] for k in shown(model.classes_))]
-    heads += ["p, prevalence test", "p, mixture test", "alarms"]
+    heads += ["p, prevalence test", "p, mixture test", "alarms", *["labels"] * labelled]
     told = [f"rows up to {alarm.end:,}, {alarm.kind}: {alarm.sentence}" for alarm in alarms]
     drawn = _plot(model, windows) if windows else ""
     return page(answer, drawn, table_element(heads, rows), told, model)
@@ -111,7 +115,11 @@ def _plot(model: TableQuantifier, windows: Sequence[Window]) -> str:
     left, top, width, height = 60.0, 14.0, 900.0, 260.0
     classes = shown(model.classes_)
     training = model.training_shares.tolist()
-    tops = [max(one.high[k], one.prevalence[k]) for one in windows for k in classes]
+    tops = [
+        max(one.high[k], one.prevalence[k], one.truth[k] if one.truth else 0.0)
+        for one in windows
+        for k in classes
+    ]
     y, parts = axes(left, top, width, height, highest(max(*tops, *(training[k] for k in classes))))
     at = [float(one.end) if one.start is None else one.start for one in windows]
     length = (at[-1] - at[0]) or 1.0
@@ -130,6 +138,15 @@ def _plot(model: TableQuantifier, windows: Sequence[Window]) -> str:
             f'<polygon points="{" ".join(above + below[::-1])}" fill="{colour}" opacity="0.2"/>',
             f'<polyline points="{" ".join(middle)}" fill="none" stroke="{colour}" stroke-width="2"/>',
         ]
+        if known := [
+            f"{px:.1f},{y(one.truth[k]):.1f}"
+            for px, one in zip(x, windows, strict=True)
+            if one.truth is not None
+        ]:
+            dots = "".join(
+                f'<circle cx="{at.split(",")[0]}" cy="{at.split(",")[1]}" r="3"/>' for at in known
+            )
+            parts.append(f'<g fill="none" stroke="{colour}" class="truth">{dots}</g>')
     for px, one in zip(x, windows, strict=True):
         if one.alarms:
             told = escape(f"{_label(one).strip()}: {', '.join(one.alarms)}")
@@ -143,11 +160,20 @@ def _plot(model: TableQuantifier, windows: Sequence[Window]) -> str:
         )
     names = [model.classes_[k] for k in classes]
     said = "with the band of each window; dashed: in training; marks: alarms"
+    said += "; circles: labels" if any(one.truth for one in windows) else ""
     return svg(names, said, (left + width + 60, top + height + 30), parts)
 
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _true(model: TableQuantifier, window: Window) -> list[str]:
+    """Return what labels tell about a window, if there are some."""
+    if window.truth is None:
+        return []
+    shares = (f"{model.classes_[k]} {percent(window.truth[k])}" for k in shown(model.classes_))
+    return [f"{', '.join(shares)} of {sum(window.labelled):,.0f} labels"]
 
 
 def _label(window: Window) -> str:

@@ -261,6 +261,7 @@ class TableQuantifier(BaseEstimator):
         reading: Reading = RECOGNISED,
         time: str | None = None,
         time_format: str = "",
+        key: str | None = None,
         tell: Callable[[str], Any] | None = None,
     ) -> Iterator[Prepared]:
         """Yield the rows of a table as `quantifier_` takes them, chunk by chunk.
@@ -277,24 +278,57 @@ class TableQuantifier(BaseEstimator):
             A column with the times of rows: dates in ISO 8601, or seconds since 1970.
         time_format : str, default=""
             Format of times in another form, such as "%d.%m.%Y %H:%M".
+        key : str, optional
+            A column that tells rows apart, by which labels that arrive later find them (see `labels`).
         tell : callable, optional
             Called with each note on what was odd about the table, once it is read.
 
         Yields
         ------
         Prepared
-            Features of rows, and their times.
+            Features of rows, their times, and their keys as texts.
         """
-        checks = self._checks(time, time_format)
+        checks = self._checks(time, time_format, key)
         yield from self._prepared(table, checks, reading)
         with _named(_name(table)):
             for note in checks.notes():
                 if tell is not None:
                     tell(note)
 
-    def _checks(self, time: str | None = None, time_format: str = "") -> _Checks:
+    def labels(self, table: Table, key: str, *, reading: Reading = RECOGNISED) -> dict[str, int]:
+        """Return the classes of the rows of a table by their keys, to be found among rows without labels.
+
+        Parameters
+        ----------
+        table : str, Path or DataFrame
+            A table that has the columns `key` and `target`. Others are not used.
+        key : str
+            A column that tells rows apart.
+        reading : Reading
+            How to read text files and workbooks.
+
+        Returns
+        -------
+        dict
+            The position of the class of each row that has a label, by the key as text. Of two rows with the same key,
+            the later counts.
+        """
+        found: dict[str, int] = {}
+        with _named(_name(table)):
+            checks = self._checks(key=key)
+            wanted = set() if self.target is None else {self.target}
+            for rows, _ in chunks(table, wanted, reading, self.facts_["decimal"]):
+                keys = checks.keys(rows)
+                codes = self._codes(checks.labels(rows))
+                given = np.flatnonzero((codes >= 0) & (keys != ""))
+                found |= zip(keys[given].tolist(), codes[given].tolist(), strict=True)
+        return found
+
+    def _checks(
+        self, time: str | None = None, time_format: str = "", key: str | None = None
+    ) -> _Checks:
         check_is_fitted(self)
-        return _Checks(self, time, time_format)
+        return _Checks(self, time, time_format, key)
 
     def _prepared(
         self, table: Table, checks: _Checks, reading: Reading, labels: bool = False
@@ -316,8 +350,9 @@ class TableQuantifier(BaseEstimator):
                 if rows.shape[0]:
                     features = self.preparation_.transform(checks.read(rows, labels))
                     times = None if checks.time is None else checks.times(rows)
+                    keys = None if checks.key is None else checks.keys(rows)
                     empty = False
-                    yield Prepared(features, codes, times)
+                    yield Prepared(features, codes, times, keys)
             if empty:
                 wanted = "rows with a label" if labels else "rows of data"
                 raise Fault(f"the file has no {wanted}; give one with some")
@@ -445,19 +480,20 @@ class Scored:
 
 
 class Prepared(NamedTuple):
-    """Features of some rows of a table, their classes if asked for, and their times if a column was named."""
+    """Features of some rows of a table, their classes if asked for, and times and keys if a column was named."""
 
     X: Any
     codes: np.ndarray | None = None
     times: np.ndarray | None = None
+    keys: np.ndarray | None = None
 
 
 class _Checks:
     """Reads chunks of a table as the table of training was read, and counts what is odd."""
 
-    def __init__(self, model: TableQuantifier, time: str | None = None, time_format: str = ""):
+    def __init__(self, model: TableQuantifier, time: str | None, time_format: str, key: str | None):
         self.model, self.preparation = model, model.preparation_
-        self.time, self.time_format = time, time_format
+        self.time, self.time_format, self.key = time, time_format, key
         table = self.preparation if isinstance(self.preparation, TablePreparation) else None
         self.used = {} if table is None else table.used
         self.table = table
@@ -503,24 +539,12 @@ class _Checks:
 
     def labels(self, rows: pd.DataFrame) -> Any:
         """Return the column of labels of a chunk."""
-        target, names = self.model.target, list(rows.columns)
-        if target not in names:
-            raise Fault(
-                f"there is no column {target!r} of labels; {closest(str(target), names)}the columns are {listed(names)}"
-            )
-        return rows[target].to_numpy()
+        return self._named_column(rows, str(self.model.target), "labels").to_numpy()
 
     def times(self, rows: Any) -> np.ndarray:
         """Return the times of a chunk: dates in UTC, or seconds since 1970."""
         name = str(self.time)
-        if not isinstance(rows, pd.DataFrame):
-            raise Fault(f"the file has no names of columns, and so no column {name!r} of times")
-        if name not in rows.columns:
-            names = list(rows.columns)
-            raise Fault(
-                f"there is no column {name!r} of times; {closest(name, names)}the columns are {listed(names)}"
-            )
-        raw = rows[name]
+        raw = self._named_column(rows, name, "times")
         found = read_as(raw, "number")
         if self.time_format or not found.notna().all():
             found = read_as(raw, "date", self.time_format or self.formats.get(name, ""))
@@ -531,10 +555,29 @@ class _Checks:
             )
         return found.to_numpy()
 
+    def keys(self, rows: Any) -> np.ndarray:
+        """Return the keys of a chunk as texts, empty where there is none."""
+        raw = self._named_column(rows, str(self.key), "keys")
+        known = known_values(raw).to_numpy()
+        return np.array(
+            [text(value) if ok else "" for value, ok in zip(raw, known, strict=True)], dtype=object
+        )
+
+    def _named_column(self, rows: Any, name: str, holds: str) -> pd.Series:
+        """Return a column that was named by the user."""
+        if not isinstance(rows, pd.DataFrame):
+            raise Fault(f"the file has no names of columns, and so no column {name!r} of {holds}")
+        if name not in rows.columns:
+            names = list(rows.columns)
+            raise Fault(
+                f"there is no column {name!r} of {holds}; {closest(name, names)}the columns are {listed(names)}"
+            )
+        return rows[name]
+
     def _look_at_names(self, table: TablePreparation, names: list[str], labels: bool) -> None:
         """Refuse a table in which columns are missing; note new ones."""
         self.names, target = names, self.model.target
-        known = {*table.taken_as, target, self.time}
+        known = {*table.taken_as, target, self.time, self.key}
         self.new = [name for name in names if name not in known]
         self.has_target = target in names and not labels
         missing = [name for name in self.used if name not in names]

@@ -133,6 +133,8 @@ class Track:
         The latest alarms.
     stopped : bool
         Whether tracking stopped before the end of the source.
+    relabelled : list of Window
+        Windows that late labels have changed since tracking began or went on.
     """
 
     quantifier: Quantifier
@@ -147,6 +149,7 @@ class Track:
     active: list[str] = field(default_factory=list)
     first_row: str = ""
     stopped: bool = False
+    relabelled: list[Window] = field(default_factory=list)
 
     @property
     def prevalences(self) -> np.ndarray:
@@ -453,8 +456,8 @@ class _Follower:
         rows_before, late_before = track.rows, track.late
         for item in items:
             if isinstance(item, LateLabels):
-                late += 1
-                if late > late_before:
+                late += not item.complete
+                if item.complete or late > late_before:
                     yield item
                 continue
             n_rows = np.shape(item.X)[0]
@@ -506,7 +509,8 @@ class _Follower:
             track.buffer.add(scored.values[begin:end], scored.of_folds[begin:end])
             track.rows += end - begin
             if codes is not None:
-                known = np.bincount(codes[begin:end], minlength=len(self.classes))
+                own = codes[begin:end]
+                known = np.bincount(own[own >= 0], minlength=len(self.classes))
                 track.counts = (np.array(track.counts) + known).tolist()
             if not isinstance(self.window, str) and track.buffer.rows == self.window:
                 yield self._close()
@@ -541,16 +545,23 @@ class _Follower:
             before = period
 
     def _codes(self, labels: ArrayLike, n_rows: int, named: str) -> np.ndarray:
+        """Positions of labels among the classes, −1 where a label is not known."""
         y = np.asarray(labels)
         if y.shape != (n_rows,):
             raise ValueError(f"{named} have labels of shape {y.shape}: give one for each row")
+        codes = np.full(n_rows, -1, dtype=np.intp)
+        given = np.array([label is not None and label == label for label in y.tolist()], dtype=bool)
+        y = y[given] if y.dtype != object else np.array(y[given].tolist())
+        if not len(y):
+            return codes
         known = np.isin(y, self.classes)
         if not known.all():
             bad = y[int(np.argmin(known)) :].tolist()[0]
             raise ValueError(
                 f"{named}: the label {bad!r} is not among the classes {self.classes.tolist()}"
             )
-        return encode(y, self.classes).astype(np.intp)
+        codes[given] = encode(y, self.classes)
+        return codes
 
     def _late(self, item: LateLabels) -> None:
         """Count labels of earlier rows."""
@@ -563,15 +574,21 @@ class _Follower:
             raise ValueError(
                 f"late labels must name rows by position, from 0 to {track.rows - 1:,}; got {item.rows!r}"
             )
-        ends = [window.end for window in track.windows]
-        begin = track.windows[0].begin if track.windows else track.rows - track.buffer.rows
+        windows = list(track.windows)
+        ends = [window.end for window in windows]
+        begin = windows[0].begin if windows else track.rows - track.buffer.rows
+        before = [*(window.labelled for window in windows), track.counts]
+        counted = [[0.0] * len(self.classes) if item.complete else [*each] for each in before]
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-            place = bisect.bisect_right(ends, row)
-            if place < len(ends) and row >= begin:
-                track.windows[place].labelled[code] += 1.0
-            elif place == len(ends):
-                track.counts[code] += 1.0
-        track.late += 1
+            if row >= begin and code >= 0:
+                counted[bisect.bisect_right(ends, row)][code] += 1.0
+        track.counts = counted.pop()
+        for window, counts in zip(windows, counted, strict=True):
+            if counts != window.labelled:
+                window.labelled = counts
+                if not any(window is other for other in track.relabelled):
+                    track.relabelled.append(window)
+        track.late += not item.complete
 
     def _close(self) -> Window:
         """Estimate the prevalences of the full window, test it, and begin another one."""

@@ -29,7 +29,7 @@ class Rows:
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Rows.
     labels : array-like of shape (n_samples,), optional
-        Labels, if they are known already.
+        Labels, if they are known already; None or NaN for rows whose label is not.
     times : array-like of shape (n_samples,), optional
         Times in order, as numpy dates or as seconds since 1970.
 
@@ -54,6 +54,9 @@ class LateLabels:
         Positions of the rows in the stream; the first row has position 0.
     labels : array-like of shape (n_samples,)
         Their labels.
+    complete : bool, default=False
+        Whether these are all labels that are known so far. They then replace those that were counted before, also
+        where tracking goes on from a checkpoint. Otherwise they are added.
 
     Examples
     --------
@@ -63,6 +66,7 @@ class LateLabels:
 
     rows: ArrayLike
     labels: ArrayLike
+    complete: bool = False
 
 
 def read_rows(
