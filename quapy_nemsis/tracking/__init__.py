@@ -16,8 +16,9 @@ Examples
 True
 """
 
-from quapy_nemsis.tracking.following import Alarm, Track, TrackError, Window, follow, track
+from quapy_nemsis.tracking.following import follow, track
 from quapy_nemsis.tracking.plotting import plot_track
+from quapy_nemsis.tracking.records import Alarm, Track, TrackError, Window
 from quapy_nemsis.tracking.trackers import (
     ATLAS,
     FLHFTL,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quapy_nemsis.streaming.plotting import COLOURS
-from quapy_nemsis.tracking.following import Track
+from quapy_nemsis.tracking.records import Track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
