@@ -8,7 +8,7 @@ import scipy.sparse
 from quapy_nemsis import NEMSISClassifier, Quantifier, TableQuantifier, load, save
 from quapy_nemsis.drift import mixture_test, prevalence_test
 from quapy_nemsis.learners.state import Arrays
-from quapy_nemsis.tables import reading
+from quapy_nemsis.tables import chunking
 from quapy_nemsis.tables.columns import GAPS, read_as, roles, typed
 from quapy_nemsis.tables.formats import Fault, Reading
 from quapy_nemsis.tables.preparing import (
@@ -144,7 +144,7 @@ def written(tmp_path):
 def test_formats_and_chunks_do_not_matter(model, written, rows, monkeypatch):
     frame, paths = written
     expected = model.estimate(frame, labels=True)
-    monkeypatch.setattr(reading.chunks, "__defaults__", (*reading.chunks.__defaults__[:-1], rows))
+    monkeypatch.setattr(chunking.chunks, "__defaults__", (*chunking.chunks.__defaults__[:-1], rows))
     for path in (*paths.values(), frame):
         found = model.estimate(path, labels=True)
         np.testing.assert_allclose(found.scores.values, expected.scores.values, rtol=1e-12)

@@ -15,7 +15,7 @@ WIDTH = 50
 _MEASURE = """
 import time
 from quapy_nemsis import load
-from quapy_nemsis.tables.quantifying import chunks
+from quapy_nemsis.tables.chunking import chunks
 def status(key):
     return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key)) * 1024
 model = load(MODEL)
