@@ -362,7 +362,7 @@ def test_labels_arrive_later(model, folder, capsys, tmp_path):
     page = (tmp_path / "late.html").read_text()
     drawn = ElementTree.fromstring(page[page.index('<svg viewBox="') : page.rindex("</svg>") + 6])
     assert len(drawn.findall(".//g[@class='truth']/circle")) == 2
-    assert f"ill {100 * share:.1f} % of 300 labels" in page
+    assert f"labels: ill {100 * share:.1f} % of 300 rows" in page
     # Labels are counted once, however often they are given.
     pd.concat(true[:2])[columns].to_csv(tmp_path / "more.csv", index=False, sep=";")
     given = ("--labels", tmp_path / "labels.csv", tmp_path / "more.csv", "--key", "patient")
@@ -374,7 +374,7 @@ def test_labels_arrive_later(model, folder, capsys, tmp_path):
     assert [one["labelled"] for one in whole] == [300] * 4 + [0] * 2
     assert whole[2:4] == last
     assert run("track", model[0], *logs(folder), "--window", 300, *given) == 2
-    assert "% of 300 labels" in capsys.readouterr().out.splitlines()[0]
+    assert "% of 300 rows" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_methods_are_those_of_the_package():

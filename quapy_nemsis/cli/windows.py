@@ -173,7 +173,7 @@ def _true(model: TableQuantifier, window: Window) -> list[str]:
     if window.truth is None:
         return []
     shares = (f"{model.classes_[k]} {percent(window.truth[k])}" for k in shown(model.classes_))
-    return [f"{', '.join(shares)} of {sum(window.labelled):,.0f} labels"]
+    return [f"labels: {', '.join(shares)} of {sum(window.labelled):,.0f} rows"]
 
 
 def _label(window: Window) -> str:
