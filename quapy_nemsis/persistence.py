@@ -38,7 +38,7 @@ from quapy_nemsis._version1 import from_version1
 from quapy_nemsis._version2 import from_version2
 from quapy_nemsis._version3 import from_version3
 from quapy_nemsis._version4 import from_version4
-from quapy_nemsis.features import FourierFeatures
+from quapy_nemsis.features import FourierFeatures, NystromFeatures, RandomFeatures
 from quapy_nemsis.learners.base import Learner
 from quapy_nemsis.learners.state import Arrays, Saved, check_parameters, prefixed
 from quapy_nemsis.measures import Measure, get_loss, get_measure
@@ -64,6 +64,9 @@ QUANTIFIERS = (
     *("AMP", "CAN", "NEMSIS", "OnePassMiniBatch", "QForest", "QTree", "Quantifier", "SCAN"),
     *("SPADE", "STAMP", "SVMAE", "SVMKLD", "SVMNKLD", "SVMPerf", "SVMQ", "SVMRAE"),
 )
+FEATURES: dict[str, type[RandomFeatures]] = {
+    kind.__name__: kind for kind in (FourierFeatures, NystromFeatures)
+}
 PREPARATIONS = ("DenseScaling", "SparseScaling", "TablePreparation", "TermWeights")
 # How deep objects consist of others: a quantifier of tables, its quantifier, its learner.
 _DEEPEST = 3
@@ -120,7 +123,7 @@ def _described(thing: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Class, parameters and parts of an object, and all arrays."""
     name = type(thing).__name__
     if _kind(name) is not type(thing):
-        known = (*LEARNERS, *QUANTIFIERS, "FourierFeatures", "TableQuantifier")
+        known = (*LEARNERS, *QUANTIFIERS, *FEATURES, "TableQuantifier")
         raise TypeError(f"save takes {', '.join(known)}; got {name}")
     if isinstance(thing, Learner):
         arrays = thing.to_arrays() if hasattr(thing, "classes_") else {}
@@ -160,7 +163,7 @@ def _kind(name: Any) -> Any:
         from quapy_nemsis.tables import quantifying
 
         return quantifying.TableQuantifier
-    return {"FourierFeatures": FourierFeatures}.get(name)
+    return FEATURES.get(name)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
