@@ -76,11 +76,14 @@ _LEARNER = re.compile(
     r"(?P<online>(NEMSIS|SCAN|STAMP|SPADE)(-surrogate)?|CAN|AMP|1PMB|plug-in|QTree|QForest)(:(?P<objective>.*))?"
     r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest|forest-isotonic)|(?P<svm>SVM)\((?P<loss>\w+)\)"
 )
+#: Features that are appended to rows before a learner sees them, as in Fourier+NEMSIS:q.
+FEATURES = ("Fourier", "Nystrom")
+_FEATURES = re.compile(rf"((?P<features>{'|'.join(FEATURES)})\+)?(?P<learner>.*)", re.DOTALL)
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 LEARNERS = (
     "LR, LR-balanced, LR-isotonic, linear-SVM, forest, forest-isotonic, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, "
     "SCAN:MEASURE, CAN:MEASURE, SPADE:MEASURE, STAMP:MEASURE, AMP:MEASURE, plug-in:MEASURE, QTree:MEASURE, "
-    "QForest:MEASURE, 1PMB:LOSS, SVM(LOSS)"
+    "QForest:MEASURE, 1PMB:LOSS, SVM(LOSS), and Fourier+ or Nystrom+ before any of them"
 )
 
 
@@ -97,6 +100,8 @@ class MethodName:
     objective: str = ""
     #: "tuned" or "plain"; empty where there is nothing to select.
     selection: str = ""
+    #: Features that the learner sees besides the rows: a name in `FEATURES`, or empty.
+    features: str = ""
 
     @property
     def grid(self) -> dict[str, list[Any]]:
@@ -104,10 +109,11 @@ class MethodName:
         inner = LEARNER_GRIDS.get(self.learner, {})
         if self.aggregation == self.learner:  # a quantifier with the parameters of its learner
             return dict(inner)
-        grid = {f"classifier__{name}": values for name, values in inner.items()}
+        place = "classifier__learner__" if self.features else "classifier__"
+        grid = {f"{place}{name}": values for name, values in inner.items()}
         grid |= AGGREGATION_GRIDS.get(self.aggregation, {})
         if (self.aggregation, self.learner) == ("EMQ", "LR"):
-            grid["classifier__isotonic"] = [False, True]
+            grid[f"{place}isotonic"] = [False, True]
         return grid
 
 
@@ -124,11 +130,13 @@ def parse_method(name: str) -> MethodName:
     Examples
     --------
     >>> parse_method("ACC(NEMSIS:q)")
-    MethodName(aggregation='ACC', learner='NEMSIS', objective='q', selection='')
+    MethodName(aggregation='ACC', learner='NEMSIS', objective='q', selection='', features='')
     >>> parse_method("QForest").aggregation, parse_method("CC(QForest)").aggregation
     ('QForest', 'CC')
     >>> parse_method("EMQ (plain)").selection, parse_method("EMQ (tuned)").learner
     ('plain', 'LR')
+    >>> parse_method("EMQ(Nystrom+LR)").features
+    'Nystrom'
     """
     bare, selection = name, ""
     for each in SELECTIONS:
@@ -145,6 +153,9 @@ def parse_method(name: str) -> MethodName:
         raise ValueError(f"the parenthesis of {bare!r} is not closed")
     if bare == "Quantifier":
         return MethodName("Quantifier", "", selection=selection)
+    prefix = _FEATURES.fullmatch(inner)
+    features = (prefix and prefix["features"]) or ""
+    alone, inner = inner == bare, prefix["learner"] if prefix else inner
     found = _LEARNER.fullmatch(inner)
     own = inner if _OWN.fullmatch(inner) else offered().get(inner)
     if found is None and own is None:
@@ -153,14 +164,18 @@ def parse_method(name: str) -> MethodName:
             f"ACC(NEMSIS:q)), {LEARNERS}, or give your own as MODULE:NAME"
         )
     if found is None:
-        return MethodName("" if inner == bare else aggregation, own or "", selection=selection)
+        if alone and features:
+            raise ValueError(
+                f"{name!r} puts features before a quantifier: give a learner, as in CC({bare})"
+            )
+        return MethodName("" if alone else aggregation, own or "", "", selection, features)
     learner = found["online"] or found["plain"] or found["svm"]
-    if learner == "QForest" and inner == bare:
+    if learner == "QForest" and alone and not features:
         aggregation = learner
     loss = (found["loss"] or "").lower()
     # SVM(Q) is the field's name for the structural SVM of the loss "qrecall"; "q" is the paper's Q-measure.
     loss = "qrecall" if loss == "q" else loss
-    return MethodName(aggregation, learner, found["objective"] or loss, selection)
+    return MethodName(aggregation, learner, found["objective"] or loss, selection, features)
 
 
 def expand(methods: list[str], selection: str, learner: str | None = None) -> list[str]:
