@@ -1,6 +1,6 @@
 """Compare all learners of this package and calibrated logistic regression under CC, ACC and EMQ.
 
-Each learner is trained once for each data set. CC counts its predictions. ACC corrects the count by its predictions out
+Each learner is trained once for each data set, on at most 10,000 rows, and tested on at most 20,000. CC counts its predictions. ACC corrects the count by its predictions out
 of fold: of its own folds where the learner has such, of three folds otherwise. EMQ takes its posteriors. Samples of 500
 rows are drawn at 21 prevalences (APP, 25 each), for several classes at 525 prevalences drawn uniformly (UPP). C of
 logistic regression is that of the least cross-entropy in cross-validation (three folds of at most 5,000 rows), C of the
@@ -26,7 +26,6 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
 from sklearn.pipeline import Pipeline
 
-from experiments.catalogue import locate
 from experiments.curves import choose_C
 from experiments.errors import plain_errors
 from experiments.methods import learner, on_features, suited
@@ -116,6 +115,7 @@ def out_of_fold(model: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def errors(name: str, folder: Path, seed: int, most: int, method: str, samples: int) -> dict:
     """Mean absolute error of a learner under each aggregation, and the processor's seconds of its fit."""
     X, y, X_test, y_test = data(name, folder, seed, most)
+    X_test, y_test = some(X_test, y_test, 2 * most)
     test = qp.data.LabelledCollection(X_test, y_test, classes=np.unique(y_test))
 
     def work() -> dict:
@@ -179,7 +179,7 @@ def main() -> None:
     add("--class-sets", nargs="*", default=list(CLASS_SETS), help="names of sets of several")
     add("--class-data-dir", type=Path, help="folder of these (default FOLDER/multiclass)")
     add("--learners", nargs="+", default=list(LEARNERS), metavar="LEARNER")
-    add("--rows", type=int, default=20_000, help="training rows, at most (default %(default)s)")
+    add("--rows", type=int, default=10_000, help="training rows, at most (default %(default)s)")
     add("--samples", type=int, default=525, help="test samples (default %(default)s)")
     add("--seeds", type=int, default=1, help="number of splits")
     add("--out", type=Path, default=Path("results/learners"), help="folder of the results")
