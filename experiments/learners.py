@@ -1,14 +1,14 @@
 """Compare all learners of this package and calibrated logistic regression under CC, ACC and EMQ.
 
-Each learner is trained once for each data set, on at most 10,000 rows, and tested on at most 20,000. CC counts its predictions. ACC corrects the count by its predictions out
-of fold: of its own folds where the learner has such, of three folds otherwise. EMQ takes its posteriors. Samples of 500
-rows are drawn at 21 prevalences (APP, 25 each), for several classes at 525 prevalences drawn uniformly (UPP). C of
-logistic regression is that of the least cross-entropy in cross-validation (three folds of at most 5,000 rows), C of the
-structural SVM that of the least loss on held-out rows; learners of this package choose their own step sizes. Seconds
-are those of the processor, of the fit with posteriors and with the choice of C, and without compiling. Features are
-appended to rows of at most 1,000 columns. A finished cell is kept in the folder ``--out``, and a run that was stopped
-goes on with the same command.
-Run ``python -m experiments.learners --data-dir FOLDER``.
+Each learner is trained once for each data set, on at most 10,000 rows, and tested on at most 20,000. CC counts its
+predictions. ACC corrects the count by its predictions out of fold: of its own folds where the learner has such, of
+three folds otherwise. EMQ takes its posteriors. Samples of 500 rows are drawn at 21 prevalences (APP, 25 each), for
+several classes at 525 prevalences drawn uniformly (UPP). C of logistic regression is that of the least cross-entropy in
+cross-validation (three folds of at most 5,000 rows), C of the structural SVM that of the least loss on held-out rows;
+learners of this package choose their own step sizes. Seconds are those of the processor, of the fit with posteriors and
+with the choice of C, and without compiling. Features are appended to rows of at most 1,000 columns. A finished cell is
+kept in the folder ``--out``, and a run that was stopped goes on with the same command. Run
+``python -m experiments.learners --data-dir FOLDER``.
 """
 
 from __future__ import annotations
