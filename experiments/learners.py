@@ -1,6 +1,6 @@
 """Compare all learners of this package and calibrated logistic regression under CC, ACC and EMQ.
 
-Each learner is trained once for each data set, on at most 10,000 rows, and tested on at most 20,000. CC counts its
+Each learner is trained once for each data set, on at most 5,000 rows, and tested on at most 10,000. CC counts its
 predictions. ACC corrects the count by its predictions out of fold: of its own folds where the learner has such, of
 three folds otherwise. EMQ takes its posteriors. Samples of 500 rows are drawn at 21 prevalences (APP, 25 each), for
 several classes at 525 prevalences drawn uniformly (UPP). C of logistic regression is that of the least cross-entropy in
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,10 @@ from quapy_nemsis.learners.scores import predicted_codes
 CLASS_SETS = ("yeast", "academic-success", "satellite", "nursery", "connect-4", "letter")
 LEARNERS = (
     *("LR-isotonic", "Fourier+LR-isotonic", "Nystrom+LR-isotonic"),
-    *("NEMSIS:ba", "NEMSIS:q", "NEMSIS:kld", "SCAN:cq", "CAN:cq"),
-    *("Fourier+NEMSIS:ba", "Nystrom+NEMSIS:ba", "Fourier+SCAN:cq", "Nystrom+SCAN:cq"),
+    *("NEMSIS:ba", "NEMSIS:q", "SCAN:cq", "CAN:cq"),
+    *("Fourier+NEMSIS:ba", "Nystrom+NEMSIS:ba", "Fourier+SCAN:cq"),
     *("SPADE:gmean", "STAMP:f1", "AMP:f1", "SVM(KLD)", "1PMB:kld"),
-    *("plug-in:q", "plug-in:f1", "Fourier+plug-in:q", "QTree", "QForest"),
+    *("plug-in:q", "Fourier+plug-in:q", "QTree", "QForest"),
 )
 AGGREGATIONS = ("CC", "ACC", "EMQ")
 # Learners that were compiled in this process, by name and number of classes.
@@ -112,10 +113,16 @@ def out_of_fold(model: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return cross_val_predict(model, X, y, cv=_FOLDS), y
 
 
+@lru_cache(maxsize=1)
+def rows_of(name: str, folder: Path, seed: int, most: int) -> tuple:
+    """Return a split with at most so many training rows, and twice as many test rows."""
+    X, y, X_test, y_test = data(name, folder, seed, most)
+    return X, y, *some(X_test, y_test, 2 * most)
+
+
 def errors(name: str, folder: Path, seed: int, most: int, method: str, samples: int) -> dict:
     """Mean absolute error of a learner under each aggregation, and the processor's seconds of its fit."""
-    X, y, X_test, y_test = data(name, folder, seed, most)
-    X_test, y_test = some(X_test, y_test, 2 * most)
+    X, y, X_test, y_test = rows_of(name, folder, seed, most)
     test = qp.data.LabelledCollection(X_test, y_test, classes=np.unique(y_test))
 
     def work() -> dict:
@@ -179,7 +186,7 @@ def main() -> None:
     add("--class-sets", nargs="*", default=list(CLASS_SETS), help="names of sets of several")
     add("--class-data-dir", type=Path, help="folder of these (default FOLDER/multiclass)")
     add("--learners", nargs="+", default=list(LEARNERS), metavar="LEARNER")
-    add("--rows", type=int, default=10_000, help="training rows, at most (default %(default)s)")
+    add("--rows", type=int, default=5_000, help="training rows, at most (default %(default)s)")
     add("--samples", type=int, default=525, help="test samples (default %(default)s)")
     add("--seeds", type=int, default=1, help="number of splits")
     add("--out", type=Path, default=Path("results/learners"), help="folder of the results")
@@ -194,7 +201,7 @@ def main() -> None:
         cells = Cells(options.out / f"{kind}.jsonl")
         tasks: dict[tuple[str, str], list[tuple]] = {}
         for name in sets:
-            X, y, _, _ = data(name, folder, 0, None)
+            X, y, _, _ = rows_of(name, folder, 0, options.rows)
             for method in suited(options.learners, len(np.unique(y))):
                 if parse_method(method).features and X.shape[1] > _MOST_COLUMNS:
                     continue
