@@ -39,7 +39,7 @@ from quapy_nemsis.aggregation import ACC, EMQ, evaluate
 from quapy_nemsis.learners.base import PosteriorClassifier
 from quapy_nemsis.learners.scores import predicted_codes
 
-CLASS_SETS = ("yeast", "academic-success", "satellite", "nursery", "connect-4", "letter")
+CLASS_SETS = ("yeast", "academic-success", "satellite", "nursery", "shuttle", "connect-4")
 LEARNERS = (
     *("LR-isotonic", "Fourier+LR-isotonic", "Nystrom+LR-isotonic"),
     *("NEMSIS:ba", "NEMSIS:q", "SCAN:cq", "CAN:cq"),

@@ -5,8 +5,8 @@ block by block. Batch learners are trained anew at each number of rows: an SVM w
 rows (C of 1, 10 and 100, chosen on held-out rows), a linear SVM on scikit-learn's Nyström features on all, and forests
 of 50 trees. The error is 1 − BA on at most 10,000 test rows. All learners aim at it: NEMSIS and
 QForest by their measure, the others by balanced class weights. A second table has the error at the chosen step size
-next to the least and the median among fixed ones on the same test rows, for one pass over and for `fit` to 5,000 rows. Run
-``python -m experiments.nonlinear --data-dir FOLDER``.
+next to the least and the median among fixed ones on the same test rows, for one pass over 5,000 rows and for `fit` to
+them. Run ``python -m experiments.nonlinear --data-dir FOLDER``.
 """
 
 from __future__ import annotations

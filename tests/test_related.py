@@ -53,6 +53,7 @@ from quapy_nemsis.measures import DUALS
 from quapy_nemsis.plugin import Achievable
 from tests.conftest import make_classes, make_points, true_posteriors
 from tests.reference import related as reference
+from tests.reference import spade as from_values
 from tests.test_classifier import CANNOT_PASS
 
 # ------------------------------------------------------------------- F-measures
@@ -225,6 +226,21 @@ def test_spade_point_by_point(measure, reward, estimates, monotone):
         np.testing.assert_allclose(fresh.duals_[::-1], dual, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(fresh.coef_[0], coef, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(fresh.intercept_[0], intercept, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("measure", ["gmean", "hmean", "qmean", "kld"])
+def test_spade_against_a_reference_that_knows_the_measure_only(measure):
+    X, y = make_points(n=120, d=4, share=0.25, seed=5)
+    options = {"eta0": 0.3, "dual_step": 0.7, "radius": 0.8}
+    learner = SPADEClassifier(
+        measure, reward="hinge", average="last", fit_intercept=False, **options
+    )
+    for stop in (7, 120):
+        coef, dual = from_values.spade(X[:stop], y[:stop], measure, **options)
+        fresh = clone(learner).partial_fit(X[:stop], y[:stop], classes=[False, True])
+        # The polygon of the reference has 4,000 edges.
+        np.testing.assert_allclose(fresh.duals_[::-1], dual, atol=2e-4)
+        np.testing.assert_allclose(fresh.coef_[0], coef, atol=2e-4)
 
 
 @pytest.mark.parametrize("average", ["last", "all"])
