@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from quapy_nemsis import FourierFeatures, NEMSISClassifier, NystromFeatures, Quantifier, load, save
 from tests.conftest import make_points
+from tests.forging import forged, opened, put
 
 KINDS = (FourierFeatures, NystromFeatures)
 
@@ -179,6 +180,36 @@ def test_features_are_saved_pickled_and_cloned(kind, method, tmp_path):
             )
         elif method:
             np.testing.assert_array_equal(again.transform(rows()), features.transform(rows()))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        ("0.landmarks", put(np.nan, 0), "landmarks, projection, bandwidth or scale"),
+        ("0.landmarks", lambda a: a[:0], "'projection' has the wrong shape"),
+        ("0.projection", lambda a: a[1:], "'projection' has the wrong shape"),
+        ("0.bandwidth", put(0.0), "bandwidth or scale are not valid"),
+        ("0.reservoir.keys", lambda a: a[::-1], "reservoir is not valid"),
+        ("0.reservoir.rows", put(np.inf, 0), "reservoir is not valid"),
+        ("0.reservoir.rows", lambda a: a[:, 1:], "'rows' has the wrong shape"),
+        ("0.reservoir.seen", put(3), "reservoir is not valid"),
+        ("0.reservoir.more", lambda a: np.zeros(1), "unexpected array 'more'"),
+        ("names", ["one", "one"], "names of its steps"),
+        ("names", ["one"], "names of its steps"),
+        ("names", [1, "two"], "names of its steps"),
+        ("names", None, "not iterable|names of its steps"),
+    ],
+)
+def test_forged_pipelines_are_refused(name, wrong, message, tmp_path):
+    features = NystromFeatures(6, random_state=0).partial_fit(rows())
+    save(make_pipeline(features, NEMSISClassifier("q")), tmp_path / "pipeline.npz")
+    header, arrays = opened(tmp_path / "pipeline.npz")
+    if name == "names":
+        header["parameters"]["names"] = wrong
+    else:
+        arrays[name] = wrong(arrays.get(name))
+    with pytest.raises(ValueError, match=rf"does not hold .*({message})"):
+        forged(tmp_path / "pipeline.npz", header, arrays)
 
 
 @pytest.mark.parametrize("kind", KINDS)
