@@ -6,8 +6,10 @@ three folds otherwise. EMQ takes its posteriors. Samples of 500 rows are drawn a
 several classes at 525 prevalences drawn uniformly (UPP). C of logistic regression is that of the least cross-entropy in
 cross-validation (three folds of at most 5,000 rows), C of the structural SVM that of the least loss on held-out rows;
 learners of this package choose their own step sizes. Seconds are those of the processor, of the fit with posteriors and
-with the choice of C, and without compiling. Features are appended to rows of at most 1,000 columns. A finished cell is
-kept in the folder ``--out``, and a run that was stopped goes on with the same command. Run
+with the choice of C, and without compiling. Features are appended to rows of at most 1,000 columns, and trees are grown
+on at most 5,000. For several classes, logistic regression is not calibrated: scikit-learn's isotonic regression takes
+the linear scores of one class at a time, and makes it worse. A finished cell is kept in the folder ``--out``, and a run
+that was stopped goes on with the same command. Run
 ``python -m experiments.learners --data-dir FOLDER``.
 """
 
@@ -29,11 +31,11 @@ from sklearn.pipeline import Pipeline
 
 from experiments.curves import choose_C
 from experiments.errors import plain_errors
-from experiments.methods import learner, on_features, suited
+from experiments.methods import TREES, learner, on_features, suited
 from experiments.names import parse_method
 from experiments.quantification import SETS, SIZE, Cells, data, quietly
 from experiments.store import replacing
-from experiments.tuned import isotonic
+from experiments.tuned import RememberedLR, isotonic
 from quapy_nemsis import PlugInClassifier, SVMPerfClassifier
 from quapy_nemsis.aggregation import ACC, EMQ, evaluate
 from quapy_nemsis.learners.base import PosteriorClassifier
@@ -50,7 +52,8 @@ LEARNERS = (
 AGGREGATIONS = ("CC", "ACC", "EMQ")
 # Learners that were compiled in this process, by name and number of classes.
 _COMPILED: set[tuple[str, int]] = set()
-_MOST_COLUMNS, _MOST_ROWS, _FOLDS = 1_000, 5_000, StratifiedKFold(3)
+_MOST_COLUMNS, _MOST_TREE_COLUMNS = 1_000, 5_000
+_MOST_ROWS, _FOLDS = 5_000, StratifiedKFold(3)
 _STRENGTHS = [1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3]
 
 
@@ -86,8 +89,9 @@ def completed(model: Any, X: Any, y: np.ndarray, seed: int) -> Any:
         return model.set_params(C=choose_C("kld", X, y, seed))
     if isinstance(model, PlugInClassifier):
         return model.set_params(estimator__C=best_C(X, y))
-    if isinstance(model, LogisticRegression):
-        return isotonic(LogisticRegression(C=best_C(X, y), max_iter=1000))
+    if isinstance(model, RememberedLR):
+        plain = LogisticRegression(C=best_C(X, y), max_iter=1000)
+        return isotonic(plain) if model.isotonic else plain
     return model
 
 
@@ -200,10 +204,16 @@ def main() -> None:
     for kind, (sets, folder) in groups.items():
         cells = Cells(options.out / f"{kind}.jsonl")
         tasks: dict[tuple[str, str], list[tuple]] = {}
+        chosen = list(options.learners)
+        if kind == "several":
+            chosen = [name.replace("LR-isotonic", "LR") for name in chosen]
         for name in sets:
             X, y, _, _ = rows_of(name, folder, 0, options.rows)
-            for method in suited(options.learners, len(np.unique(y))):
-                if parse_method(method).features and X.shape[1] > _MOST_COLUMNS:
+            for method in suited(chosen, len(np.unique(y))):
+                parts = parse_method(method)
+                if parts.features and X.shape[1] > _MOST_COLUMNS:
+                    continue
+                if parts.learner in TREES and X.shape[1] > _MOST_TREE_COLUMNS:
                     continue
                 tasks[name, method] = [
                     (name, seed, options.rows, method, options.samples)
@@ -219,7 +229,7 @@ def main() -> None:
                 else None
             )
 
-        methods = [m for m in options.learners if any((name, m) in tasks for name in sets)]
+        methods = [m for m in chosen if any((name, m) in tasks for name in sets)]
         texts.append(as_markdown(mean, methods, sets))
         print(f"\n{texts[-1]}", flush=True)
     with replacing(options.out / "table.md", "w") as file:
