@@ -163,7 +163,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.grid(alpha=0.3)
     figure = figure_of(axes)
     handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=4)
+    figure.legend(*handles, loc="outside lower center", ncols=3)
     return figure
 
 
