@@ -21,6 +21,7 @@ from quapy.method.base import BinaryQuantifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
 from experiments.names import AGGREGATIONS, COMPILED, LEARNERS, parse_method
@@ -28,8 +29,10 @@ from experiments.tuned import RememberedLR, isotonic, selected
 from quapy_nemsis import (
     AMPClassifier,
     CANClassifier,
+    FourierFeatures,
     NEMSISClassifier,
     NestedMeasure,
+    NystromFeatures,
     OnePassMiniBatchClassifier,
     PlugInClassifier,
     PseudoMeasure,
@@ -49,6 +52,8 @@ from quapy_nemsis.tables.reading import fingerprint
 
 #: Aggregations of this package by name.
 OWN_AGGREGATIONS: dict[str, Any] = {"Quantifier": Quantifier, "QForest": QForest}
+#: Features by name.
+FEATURES: dict[str, Any] = {"Fourier": FourierFeatures, "Nystrom": NystromFeatures}
 #: Learners of trees by name.
 TREES: dict[str, Any] = {
     "QTree": QuantificationTreeClassifier,
@@ -164,6 +169,15 @@ def learner(name: str, objective: str = "") -> Callable[[int], Any]:
     return lambda seed: online(measure, random_state=seed, **options)
 
 
+def on_features(name: str, inner: Callable[[int], Any]) -> Callable[[int], Any]:
+    """Return a function that makes a learner from a seed, on features of a name if it is not empty."""
+    if not name:
+        return inner
+    return lambda seed: Pipeline(
+        [("features", FEATURES[name](random_state=seed)), ("learner", inner(seed))]
+    )
+
+
 def aggregation(name: str, quapy: bool = False) -> Any:
     """Return the class of an aggregation: compiled, or QuaPy's own where that is wanted or all there is."""
     if name in OWN_AGGREGATIONS:
@@ -228,7 +242,7 @@ def method(name: str, quapy: bool = False) -> Callable[[int], Any]:
     put_on = aggregation(parts.aggregation, quapy)
     if not parts.learner:
         return lambda seed: _seeded(put_on(), seed)
-    inner = learner(parts.learner, parts.objective)
+    inner = on_features(parts.features, learner(parts.learner, parts.objective))
     if parts.aggregation == "QForest":
         return lambda seed: QForest(**inner(seed).get_params())
     options: dict[str, Any] = {}
@@ -268,5 +282,5 @@ def fitted(
         return quantifier.fit(X, y), ""
     model, chosen = selected(quantifier, parts.grids, X, y, size, held)
     chosen.pop("val_split", None)
-    words = {key.removeprefix("classifier__"): value for key, value in chosen.items()}
+    words = {key.rpartition("__")[2]: value for key, value in chosen.items()}
     return model, ", ".join(f"{key} {value}" for key, value in words.items())

@@ -54,12 +54,8 @@ AGGREGATION_GRIDS: dict[str, dict[str, list[Any]]] = {
     "DMy": {"nbins": [4, 8, 16, 32]},
     "DyS": {"n_bins": [4, 8, 16, 32]},
 }
-#: EMQ's third way to calibrate, besides none and bcts: the learner does it, which needs no posteriors out of fold.
-ISOTONIC: dict[str, list[Any]] = {
-    "classifier__isotonic": [True],
-    "val_split": [None],
-    "calib": [None],
-}
+#: EMQ whose learner is calibrated, which is the third way besides none and bcts, needs no posteriors out of fold.
+WITHOUT_FOLDS: dict[str, list[Any]] = {"val_split": [None], "calib": [None]}
 #: The methods that `compare` runs if nothing is named.
 DEMO = [
     *("Quantifier", "CC", "ACC", "PACC", "EMQ", "EMQ(LR-isotonic)"),
@@ -82,11 +78,14 @@ _LEARNER = re.compile(
     r"(?P<online>(NEMSIS|SCAN|STAMP|SPADE)(-surrogate)?|CAN|AMP|1PMB|plug-in|QTree|QForest)(:(?P<objective>.*))?"
     r"|(?P<plain>LR|LR-balanced|LR-isotonic|linear-SVM|forest|forest-isotonic)|(?P<svm>SVM)\((?P<loss>\w+)\)"
 )
+#: Features that are appended to rows before a learner sees them, as in Fourier+NEMSIS:q.
+FEATURES = ("Fourier", "Nystrom")
+_FEATURES = re.compile(rf"((?P<features>{'|'.join(FEATURES)})\+)?(?P<learner>.*)", re.DOTALL)
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 LEARNERS = (
     "LR, LR-balanced, LR-isotonic, linear-SVM, forest, forest-isotonic, NEMSIS:MEASURE, NEMSIS-surrogate:MEASURE, "
     "SCAN:MEASURE, CAN:MEASURE, SPADE:MEASURE, STAMP:MEASURE, AMP:MEASURE, plug-in:MEASURE, QTree:MEASURE, "
-    "QForest:MEASURE, 1PMB:LOSS, SVM(LOSS)"
+    "QForest:MEASURE, 1PMB:LOSS, SVM(LOSS), and Fourier+ or Nystrom+ before any of them"
 )
 
 
@@ -103,6 +102,8 @@ class MethodName:
     objective: str = ""
     #: "tuned" or "plain"; empty where there is nothing to select.
     selection: str = ""
+    #: Features that the learner sees besides the rows: a name in `FEATURES`, or empty.
+    features: str = ""
 
     @property
     def grids(self) -> list[dict[str, list[Any]]]:
@@ -110,10 +111,11 @@ class MethodName:
         inner = LEARNER_GRIDS.get(self.learner, {})
         if self.aggregation == self.learner:  # a quantifier with the parameters of its learner
             return [dict(inner)]
-        of_learner = {f"classifier__{name}": values for name, values in inner.items()}
+        place = "classifier__learner__" if self.features else "classifier__"
+        of_learner = {f"{place}{name}": values for name, values in inner.items()}
         grid = of_learner | AGGREGATION_GRIDS.get(self.aggregation, {})
         if (self.aggregation, self.learner) == ("EMQ", "LR"):
-            return [grid, of_learner | ISOTONIC]
+            return [grid, of_learner | {f"{place}isotonic": [True]} | WITHOUT_FOLDS]
         return [grid] if grid else []
 
 
@@ -130,11 +132,13 @@ def parse_method(name: str) -> MethodName:
     Examples
     --------
     >>> parse_method("ACC(NEMSIS:q)")
-    MethodName(aggregation='ACC', learner='NEMSIS', objective='q', selection='')
+    MethodName(aggregation='ACC', learner='NEMSIS', objective='q', selection='', features='')
     >>> parse_method("QForest").aggregation, parse_method("CC(QForest)").aggregation
     ('QForest', 'CC')
     >>> parse_method("EMQ (plain)").selection, parse_method("EMQ (tuned)").learner
     ('plain', 'LR')
+    >>> parse_method("EMQ(Nystrom+LR)").features
+    'Nystrom'
     """
     bare, selection = name, ""
     for each in SELECTIONS:
@@ -151,6 +155,9 @@ def parse_method(name: str) -> MethodName:
         raise ValueError(f"the parenthesis of {bare!r} is not closed")
     if bare == "Quantifier":
         return MethodName("Quantifier", "", selection=selection)
+    prefix = _FEATURES.fullmatch(inner)
+    features = (prefix and prefix["features"]) or ""
+    alone, inner = inner == bare, prefix["learner"] if prefix else inner
     found = _LEARNER.fullmatch(inner)
     own = inner if _OWN.fullmatch(inner) else offered().get(inner)
     if found is None and own is None:
@@ -159,14 +166,18 @@ def parse_method(name: str) -> MethodName:
             f"ACC(NEMSIS:q)), {LEARNERS}, or give your own as MODULE:NAME"
         )
     if found is None:
-        return MethodName("" if inner == bare else aggregation, own or "", selection=selection)
+        if alone and features:
+            raise ValueError(
+                f"{name!r} puts features before a quantifier: give a learner, as in CC({bare})"
+            )
+        return MethodName("" if alone else aggregation, own or "", "", selection, features)
     learner = found["online"] or found["plain"] or found["svm"]
-    if learner == "QForest" and inner == bare:
+    if learner == "QForest" and alone and not features:
         aggregation = learner
     loss = (found["loss"] or "").lower()
     # SVM(Q) is the field's name for the structural SVM of the loss "qrecall"; "q" is the paper's Q-measure.
     loss = "qrecall" if loss == "q" else loss
-    return MethodName(aggregation, learner, found["objective"] or loss, selection)
+    return MethodName(aggregation, learner, found["objective"] or loss, selection, features)
 
 
 def expand(methods: list[str], selection: str, learner: str | None = None) -> list[str]:

@@ -1,8 +1,9 @@
 """Compare NEMSIS with SPADE, SCAN with STAMP, and learning for a measure with plug-in rules, on real data.
 
 A table has the value of each measure on test rows: of logistic regression as it is, of the learners that are trained
-for the measure, and of the plug-in rule for it on the posteriors of logistic regression. A figure shows values on test
-rows over the number of training rows seen. For F-measures and the Jaccard index, SCAN takes the steps of STAMP, so that
+for the measure, and of the plug-in rule for it on the posteriors of logistic regression, whose C is that of the least
+cross-entropy in cross-validation. Sets may have several classes. A figure shows values on test rows over the number of
+training rows seen. For F-measures and the Jaccard index, SCAN takes the steps of STAMP, so that
 only STAMP is run; the figure also has STAMP with levels from surrogate rewards, as in print. Results are written after
 each split. Run ``python -m experiments.related --data-dir FOLDER``.
 """
@@ -21,12 +22,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
 
 from experiments.catalogue import DataSet, locate
 from experiments.curves import marks, online_curve
-from experiments.data import prepare
+from experiments.data import split as divided
 from experiments.errors import plain_errors
+from experiments.learners import best_C, some
 from experiments.methods import learner
 from experiments.plots import figure_of, look, panels
 from experiments.store import replacing
@@ -56,10 +57,8 @@ def direct(measure: str) -> list[str]:
 
 def split(dataset: DataSet, seed: int, most: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     """Training and test rows; of the training rows so many at most."""
-    X, y, X_test, y_test = prepare(dataset, seed)
-    if len(y) > most:
-        X, _, y, _ = train_test_split(X, y, train_size=most, stratify=y, random_state=seed)
-    return X, y, X_test, y_test
+    X, y, X_test, y_test = divided(dataset, seed)
+    return *some(X, y, most), X_test, y_test
 
 
 def values(
@@ -67,10 +66,14 @@ def values(
 ) -> list[dict[str, Any]]:
     """A record for each measure and method, with the value on test rows."""
     X, y, X_test, y_test = data
-    plain_labels = LogisticRegression(max_iter=1000).fit(X, y).predict(X_test)
+    C = best_C(X, y)
+    plain_labels = LogisticRegression(C=C, max_iter=1000).fit(X, y).predict(X_test)
+    several = len(np.unique(y)) > 2
     records = []
     for measure in measures:
-        made = {name: learner(name, measure)(seed) for name in (*direct(measure), PLUG_IN)}
+        names = [name for name in direct(measure) if not (several and name == "SPADE")]
+        made = {name: learner(name, measure)(seed) for name in (*names, PLUG_IN)}
+        made[PLUG_IN].set_params(estimator__C=C)
         labels = {name: made[name].fit(X, y).predict(X_test) for name in made}
         records += [
             {"measure": measure, "method": name, "value": get_measure(measure).score(y_test, found)}
@@ -86,7 +89,8 @@ def curves(
     X, y, X_test, y_test = data
     records = []
     for measure in measures:
-        names = [name for name in direct(measure) if name != "AMP"]
+        unsuited = {"AMP", "SPADE"} if len(np.unique(y)) > 2 else {"AMP"}
+        names = [name for name in direct(measure) if name not in unsuited]
         for name in [*names, "STAMP-surrogate"] if "STAMP" in names else names:
             stages = online_curve(learner(name, measure)(seed), X, y, n_passes, seed)
             for seen, (_, stage) in zip(marks(len(y), n_passes), stages, strict=True):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quapy_nemsis.drift import mixture_test, prevalence_test
-    from quapy_nemsis.features import FourierFeatures
+    from quapy_nemsis.features import FourierFeatures, NystromFeatures
     from quapy_nemsis.learners import (
         AMPClassifier,
         CANClassifier,
@@ -80,7 +80,7 @@ __version__ = version("quapy-nemsis")
 #: The module that each name comes from.
 _HOMES = {
     "drift": ("mixture_test", "prevalence_test"),
-    "features": ("FourierFeatures",),
+    "features": ("FourierFeatures", "NystromFeatures"),
     "learners": (
         "AMPClassifier",
         "CANClassifier",
@@ -174,6 +174,7 @@ __all__ = [
     "NegKLD",
     "NestedConcave",
     "NestedMeasure",
+    "NystromFeatures",
     "OnePassMiniBatch",
     "OnePassMiniBatchClassifier",
     "PlugInClassifier",

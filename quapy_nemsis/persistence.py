@@ -1,6 +1,7 @@
 """Saving and loading without pickle, in files that contain only numbers and names and cannot run code.
 
-Learners, quantifiers, `FourierFeatures`, the preparation of tables and `TableQuantifier` can be saved. A file is an
+Learners, quantifiers, random features, pipelines of random features and a learner, the preparation of tables and
+`TableQuantifier` can be saved. A file is an
 uncompressed numpy ``.npz`` archive of named arrays and one string array ``header``, which is JSON with
 
 * ``format``: "quapy-nemsis"; ``version``: version of the format, 5; ``written_by``: version of the package;
@@ -28,9 +29,11 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from quapy_nemsis import learners
 from quapy_nemsis._files import replacing
@@ -38,7 +41,7 @@ from quapy_nemsis._version1 import from_version1
 from quapy_nemsis._version2 import from_version2
 from quapy_nemsis._version3 import from_version3
 from quapy_nemsis._version4 import from_version4
-from quapy_nemsis.features import FourierFeatures
+from quapy_nemsis.features import FourierFeatures, NystromFeatures, RandomFeatures
 from quapy_nemsis.learners.base import Learner
 from quapy_nemsis.learners.state import Arrays, Saved, check_parameters, prefixed
 from quapy_nemsis.measures import Measure, get_loss, get_measure
@@ -64,6 +67,9 @@ QUANTIFIERS = (
     *("AMP", "CAN", "NEMSIS", "OnePassMiniBatch", "QForest", "QTree", "Quantifier", "SCAN"),
     *("SPADE", "STAMP", "SVMAE", "SVMKLD", "SVMNKLD", "SVMPerf", "SVMQ", "SVMRAE"),
 )
+FEATURES: dict[str, type[RandomFeatures]] = {
+    kind.__name__: kind for kind in (FourierFeatures, NystromFeatures)
+}
 PREPARATIONS = ("DenseScaling", "SparseScaling", "TablePreparation", "TermWeights")
 # How deep objects consist of others: a quantifier of tables, its quantifier, its learner.
 _DEEPEST = 3
@@ -77,7 +83,8 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     learner : estimator
-        Any classifier or quantifier of this package, fitted or not, `FourierFeatures`, or a fitted `TableQuantifier`.
+        Any classifier or quantifier of this package, fitted or not, `FourierFeatures`, `NystromFeatures`, a pipeline
+        of these that ends with a classifier of this package, or a fitted `TableQuantifier`.
         A custom measure, or a `random_state` that is a generator, cannot be saved; use pickle for these. Nor can a
         `Quantifier` around a classifier of another package; use skops for it.
     path : str or path-like
@@ -120,23 +127,28 @@ def _described(thing: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Class, parameters and parts of an object, and all arrays."""
     name = type(thing).__name__
     if _kind(name) is not type(thing):
-        known = (*LEARNERS, *QUANTIFIERS, "FourierFeatures", "TableQuantifier")
+        known = (*LEARNERS, *QUANTIFIERS, *FEATURES, "Pipeline", "TableQuantifier")
         raise TypeError(f"save takes {', '.join(known)}; got {name}")
     if isinstance(thing, Learner):
         arrays = thing.to_arrays() if hasattr(thing, "classes_") else {}
         saved = Saved(thing.get_params(deep=False), {}, arrays)
+    elif isinstance(thing, Pipeline):
+        parameters = thing.get_params(deep=False)
+        names, steps = zip(*parameters.pop("steps"), strict=True)
+        parts = {str(k): step for k, step in enumerate(steps)}
+        saved = Saved({**parameters, "names": names}, parts, {})
     else:
         saved = thing.to_saved()
-    parameters = {
+    encoded = {
         key: _encode(value, f"the {_word(thing)}'s {key}")
         for key, value in saved.parameters.items()
     }
     found = {key: _plain(array, key) for key, array in saved.arrays.items()}
-    parts = {}
+    described = {}
     for key, part in saved.parts.items():
-        parts[key], inner = _described(part)
+        described[key], inner = _described(part)
         found |= prefixed(key, inner)
-    return {"class": name, "parameters": parameters, "parts": parts}, found
+    return {"class": name, "parameters": encoded, "parts": described}, found
 
 
 def _word(thing: Any) -> str:
@@ -160,7 +172,7 @@ def _kind(name: Any) -> Any:
         from quapy_nemsis.tables import quantifying
 
         return quantifying.TableQuantifier
-    return {"FourierFeatures": FourierFeatures}.get(name)
+    return Pipeline if name == "Pipeline" else FEATURES.get(name)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -379,9 +391,28 @@ def _rebuilt(content: dict[str, Any], arrays: dict[str, np.ndarray], depth: int 
         name: _rebuilt(part, reader.part(name).arrays, depth + 1)
         for name, part in content["parts"].items()
     }
-    thing = kind.from_saved(parameters, parts, reader)
+    if kind is Pipeline:
+        thing = _rebuilt_pipeline(parameters, parts)
+    else:
+        thing = kind.from_saved(parameters, parts, reader)
     reader.finish()
     return thing
+
+
+def _rebuilt_pipeline(parameters: dict[str, Any], parts: dict[str, Any]) -> Pipeline:
+    expected = {"names", *Pipeline([]).get_params(deep=False)} - {"steps"}
+    check_parameters(parameters, expected, "Pipeline")
+    names = parameters.pop("names")
+    steps = [parts.get(str(k)) for k in range(len(parts))]
+    *features, learner = steps or [None]
+    if not isinstance(learner, Learner) or not all(isinstance(f, RandomFeatures) for f in features):
+        raise ValueError("its steps are not random features and then a learner")
+    if not all(isinstance(name, str) for name in names) or len({*names}) != len(steps):
+        raise ValueError("the names of its steps are not valid")
+    for before, after in pairwise(step for step in steps if hasattr(step, "n_features_in_")):
+        if before._n_features_out != after.n_features_in_:  # type: ignore[union-attr]
+            raise ValueError("its features do not fit its learner")
+    return Pipeline(list(zip(names, steps, strict=True)), **parameters)
 
 
 def _rebuilt_learner(

@@ -15,7 +15,7 @@ from quapy.method.aggregative import ACC, CC, EMQ
 from scipy.optimize import minimize
 from sklearn import metrics
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_circles
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -24,8 +24,9 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from experiments import methods
+from experiments import learners, methods, nonlinear
 from experiments import related as experiment
+from experiments.names import parse_method
 from quapy_nemsis import (
     AMP,
     SPADE,
@@ -35,6 +36,7 @@ from quapy_nemsis import (
     FMeasure,
     Jaccard,
     NEMSISClassifier,
+    NystromFeatures,
     OnePassMiniBatchClassifier,
     PlugInClassifier,
     PseudoConcave,
@@ -53,6 +55,7 @@ from quapy_nemsis.measures import DUALS
 from quapy_nemsis.plugin import Achievable
 from tests.conftest import make_classes, make_points, true_posteriors
 from tests.reference import related as reference
+from tests.reference import spade as from_values
 from tests.test_classifier import CANNOT_PASS
 
 # ------------------------------------------------------------------- F-measures
@@ -225,6 +228,21 @@ def test_spade_point_by_point(measure, reward, estimates, monotone):
         np.testing.assert_allclose(fresh.duals_[::-1], dual, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(fresh.coef_[0], coef, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(fresh.intercept_[0], intercept, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("measure", ["gmean", "hmean", "qmean", "kld"])
+def test_spade_against_a_reference_that_knows_the_measure_only(measure):
+    X, y = make_points(n=120, d=4, share=0.25, seed=5)
+    options = {"eta0": 0.3, "dual_step": 0.7, "radius": 0.8}
+    learner = SPADEClassifier(
+        measure, reward="hinge", average="last", fit_intercept=False, **options
+    )
+    for stop in (7, 120):
+        coef, dual = from_values.spade(X[:stop], y[:stop], measure, **options)
+        fresh = clone(learner).partial_fit(X[:stop], y[:stop], classes=[False, True])
+        # The polygon of the reference has 4,000 edges.
+        np.testing.assert_allclose(fresh.duals_[::-1], dual, atol=2e-4)
+        np.testing.assert_allclose(fresh.coef_[0], coef, atol=2e-4)
 
 
 @pytest.mark.parametrize("average", ["last", "all"])
@@ -665,3 +683,57 @@ def test_the_experiment_writes_a_table_and_a_figure(tmp_path, monkeypatch, capsy
     found = pd.read_csv(tmp_path / "out" / "values.csv").set_index(["measure", "method"])["value"]
     assert set(found["f1"].index) == {"LR", "STAMP", "AMP", "plug-in"}
     assert found.between(0.3, 1.0).all()
+
+
+def test_learners_by_name_take_features():
+    made = methods.method("EMQ(Nystrom+LR)")(7).classifier
+    assert isinstance(made["features"], NystromFeatures)
+    assert made["features"].random_state == 7
+    assert parse_method("EMQ(Nystrom+LR) (tuned)").grid.keys() >= {
+        "classifier__learner__C",
+        "calib",
+    }
+    assert methods.is_binary("Fourier+SPADE:gmean")
+    assert parse_method("Fourier+QForest").aggregation == "CC"
+    for name, message in (("Fourier+", "unknown method"), ("Fourier+a:b", "give a learner")):
+        with pytest.raises(ValueError, match=message):
+            parse_method(name)
+
+
+def test_the_table_of_learners_is_written_and_kept(tmp_path, monkeypatch, capsys):
+    for name, (X, y) in {
+        "two": make_points(n=300, share=0.3),
+        "three": make_classes(n=300),
+    }.items():
+        np.savez(tmp_path / f"{name}.npz", X=X, y=y.astype(int))
+    arguments = ["learners", "--data-dir", str(tmp_path), "--class-data-dir", str(tmp_path)]
+    arguments += ["--sets", "two", "--class-sets", "three", "--samples", "21"]
+    arguments += ["--learners", "Fourier+plug-in:q", "SPADE:gmean"]
+    monkeypatch.setattr("sys.argv", [*arguments, "--out", str(tmp_path / "out")])
+    learners.main()
+    printed = capsys.readouterr().out
+    two, several = (tmp_path / "out" / "table.md").read_text().split("\n\n")
+    assert two in printed
+    assert "SPADE" in two
+    assert "SPADE" not in several
+    for row in (*two.splitlines()[2:], *several.splitlines()[2:]):
+        errors = [float(error) for error in row.split(" | ")[1].split(" / ")]
+        assert len(errors) == 3
+        assert 0.0 < min(errors) < max(errors) < 0.35
+    learners.main()
+    assert "cells" not in capsys.readouterr().out  # all are known
+
+
+def test_learning_curves_are_drawn(tmp_path, monkeypatch, capsys):
+    X, y = make_circles(1000, noise=0.1, factor=0.5, random_state=0)
+    np.savez(tmp_path / "toy.npz", X=X, y=y)
+    arguments = ["nonlinear", "--data-dir", str(tmp_path), "--sets", "toy"]
+    monkeypatch.setattr("sys.argv", [*arguments, "--out", str(tmp_path / "out")])
+    nonlinear.main()
+    assert (tmp_path / "out" / "tables.md").read_text().strip() in capsys.readouterr().out
+    assert (tmp_path / "out" / "nonlinear.svg").stat().st_size > 5_000
+    found = pd.read_csv(tmp_path / "out" / "curves.csv").set_index(["method", "rows"])["error"]
+    assert set(found["RBF-SVM"].index) == {500, 700}
+    assert found["NEMSIS:ba", 700] > 0.3 > 0.05 > found["Nystrom+NEMSIS:ba", 700]
+    chosen = pd.read_csv(tmp_path / "out" / "choices.csv").set_index(["method", "how"])["chosen"]
+    assert (chosen["Fourier+NEMSIS:ba"] < 0.05).all()

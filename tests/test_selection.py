@@ -101,7 +101,7 @@ def test_the_best_point_of_all_grids_is_taken(rows):
     """Isotonic calibration is the best of three ways if the others are made worse than it is."""
     X, y = rows
     worst = {"classifier__C": [1e-9], "calib": [None]}
-    good = {"classifier__C": [1.0], **names.ISOTONIC}
+    good = {"classifier__C": [1.0], "classifier__isotonic": [True], **names.WITHOUT_FOLDS}
     for grids in ([worst, good], [good, worst]):
         model = methods.method("EMQ (tuned)")(0)
         found, chosen = tuned.selected(model, grids, X, y, 50)

@@ -14,11 +14,16 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
-from sklearn.datasets import dump_svmlight_file
+from sklearn.datasets import dump_svmlight_file, make_circles
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from quapy_nemsis import (
     CANClassifier,
+    FourierFeatures,
     NEMSISClassifier,
+    NystromFeatures,
     OnePassMiniBatchClassifier,
     SCANClassifier,
     get_measure,
@@ -837,3 +842,110 @@ def test_a_label_that_is_none_of_several_classes(label):
         fit_stream(NEMSISClassifier(eta0=0.3), chunks_of(X, labels, rows=300), classes=NAMES)
     expected = NEMSISClassifier(eta0=0.3).partial_fit(X[:600], NAMES[y[:600]])
     np.testing.assert_array_equal(caught.value.progress.learner.coef_, expected.coef_)
+
+
+# ------------------------------------------------------------------ features inside the stream
+
+
+class Watched(FourierFeatures):
+    """Random features that note how many rows they see and transform."""
+
+    def partial_fit(self, X, y=None):
+        self.seen_ = getattr(self, "seen_", 0) + len(X)
+        return super().partial_fit(X)
+
+    def transform(self, X):
+        self.most_ = max(getattr(self, "most_", 0), len(X))
+        return super().transform(X)
+
+
+def circles(n=12_000):
+    X, y = make_circles(n, noise=0.1, factor=0.5, random_state=0)
+    return X, y == 1
+
+
+def test_a_stream_computes_features_in_small_blocks_and_learns_what_is_not_linear():
+    X, y = circles()
+    source = chunks_of(X, y, rows=12_000)
+    linear = fit_stream(NEMSISClassifier("ba"), source, classes=[False, True], window=4000)
+    found = {}
+    for features in (Watched(50, random_state=0), NystromFeatures(20, random_state=0)):
+        learner = make_pipeline(features, NEMSISClassifier("ba"))
+        found[type(features)] = fit_stream(learner, source, classes=[False, True], window=4000)
+        assert not hasattr(features, "bandwidth_")
+    watched = found[Watched].learner[0]
+    assert (watched.seen_, watched.most_) == (10_000, 4096)
+    # The step size is chosen inside of the stream, for the features.
+    for progress in found.values():
+        assert progress.curve["value"][-1] > 0.95 > 0.6 > linear.curve["value"][0]
+        assert progress.learner.score(X, y) > 0.97
+        assert len(plot_progress(progress).axes)
+
+
+def test_the_transformers_see_the_first_rows_and_then_stay_as_they_are():
+    X, y = circles(3000)
+    features, learner = NystromFeatures(20, random_state=0), NEMSISClassifier("q", eta0=0.3)
+    pipeline, results = make_pipeline(features, learner), []
+    for rows in (7, 400, 3000):
+        source = chunks_of(X, y, rows=rows)
+        results.append(fit_stream(pipeline, source, classes=[False, True], warm_up=1000).learner)
+    features.partial_fit(X[:1000])
+    learner.partial_fit(features.transform(X), y)
+    for result in results:
+        np.testing.assert_allclose(result[-1].coef_, learner.coef_, rtol=1e-8, atol=1e-10)
+        np.testing.assert_array_equal(result[0].landmarks_, features.landmarks_)
+
+
+@pytest.mark.parametrize("kind", [FourierFeatures, NystromFeatures])
+def test_a_pipeline_resumes_from_its_checkpoint(kind, tmp_path):
+    X, y = circles(2000)
+    pipeline = make_pipeline(kind(20, random_state=0), NEMSISClassifier("q"))
+    options = {"classes": [False, True], "window": 500, "warm_up": 600}
+    source, path = chunks_of(X, y, rows=250), tmp_path / "stream.npz"
+    whole = fit_stream(pipeline, source, **options)
+    fit_stream(pipeline, source, **options, checkpoint=path, max_rows=900)
+    assert load(path)[0].n_features_in_ == 2
+    resumed = fit_stream(pipeline, source, **options, checkpoint=path, resume=True)
+    np.testing.assert_array_equal(resumed.learner[-1].coef_, whole.learner[-1].coef_)
+    assert resumed.curve["value"] == whole.curve["value"]
+    other = make_pipeline(kind(22, random_state=0), NEMSISClassifier("q"))
+    with pytest.raises(ValueError, match="name another file"):
+        fit_stream(other, source, **options, checkpoint=path, resume=True)
+
+
+def test_a_bad_row_within_the_first_rows_of_a_pipeline_loses_nothing():
+    X, y = circles(1000)
+    X[450] = np.nan
+    pipeline = make_pipeline(FourierFeatures(20, random_state=0), NEMSISClassifier("q"))
+    with pytest.raises(StreamError, match="row 451 contains NaN") as caught:
+        fit_stream(pipeline, chunks_of(X, y, rows=100), classes=[False, True])
+    assert caught.value.progress.rows == caught.value.progress.learner[-1].t_ == 400
+    X[50] = np.nan
+    with pytest.raises(StreamError, match="row 51 contains NaN") as caught:
+        fit_stream(pipeline, chunks_of(X, y, rows=100), classes=[False, True])
+    assert caught.value.progress.rows == 0
+
+    def broken():
+        yield circles(1000)[0][:300], y[:300]
+        raise OSError("the disk is gone")
+
+    with pytest.raises(StreamError, match="the disk is gone") as caught:
+        fit_stream(pipeline, broken(), classes=[False, True])
+    assert caught.value.progress.rows == 300
+
+
+def test_pipelines_that_cannot_learn_a_stream_are_refused(tmp_path):
+    X, y = circles(100)
+    learner, source = NEMSISClassifier("q"), chunks_of(X, y, rows=50)
+    for wrong, message in (
+        (make_pipeline(PolynomialFeatures(), learner), "PolynomialFeatures.* has no partial_fit"),
+        (make_pipeline(FourierFeatures(), LogisticRegression()), "LogisticRegression is not an"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            fit_stream(wrong, source, classes=[False, True])
+    scaled = make_pipeline(StandardScaler(), FourierFeatures(4), learner)
+    assert fit_stream(scaled, source, classes=[False, True]).learner.predict(X).shape == (100,)
+    with pytest.raises(TypeError, match="got StandardScaler"):
+        fit_stream(scaled, source, classes=[False, True], checkpoint=tmp_path / "stream.npz")
+    with pytest.raises(ValueError, match="warm_up"):
+        fit_stream(scaled, source, classes=[False, True], warm_up=0)

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from quapy_nemsis._validation import check_integer, encode
 from quapy_nemsis.learners import OnlineClassifier
@@ -23,6 +24,8 @@ from quapy_nemsis.measures import BA, ClassRates, Measure, NegKLD, Rates
 from quapy_nemsis.persistence import read, write
 from quapy_nemsis.streaming.sources import Chunk, Source, from_iterable
 
+# Rows that are given their features together, if the learner is a pipeline.
+_BLOCK = 4_096
 CURVE = ("rows", "seconds", "value", "kld", "ba", "prevalence", "estimate", "drift")
 
 
@@ -58,7 +61,8 @@ class Progress:
     in a window, values that depend on its recall are NaN (``ba``, but not ``kld``).
     """
 
-    learner: OnlineClassifier[Any]
+    #: An online learner, or a pipeline that ends with one.
+    learner: Any
     rows: int = 0
     seconds: float = 0.0
     curve: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in CURVE})
@@ -70,6 +74,11 @@ class Progress:
     #: Whether learning stopped before the end of the source.
     stopped: bool = False
 
+    @property
+    def online(self) -> OnlineClassifier[Any]:
+        """The online learner, which is the last step of a pipeline."""
+        return _steps(self.learner)[-1]
+
     def extra(self) -> dict:
         """The values that a checkpoint stores in addition to the learner."""
         names = ("rows", "seconds", "curve", "window", "members", "first_row")
@@ -77,7 +86,7 @@ class Progress:
 
 
 def fit_stream(
-    learner: OnlineClassifier[Any],
+    learner: OnlineClassifier[Any] | Pipeline,
     source: Iterable[Chunk],
     *,
     classes: ArrayLike,
@@ -90,13 +99,16 @@ def fit_stream(
     patience: int | None = None,
     callback: Callable[[Progress], bool | None] | None = None,
     verbose: int = 0,
+    warm_up: int = 10_000,
 ) -> Progress:
     """Learn from a source of chunks, evaluating each chunk before it is learned (test, then train).
 
     Parameters
     ----------
-    learner : NEMSISClassifier, SCANClassifier or OnePassMiniBatchClassifier
-        An online learner, whose parameters are used. The learner itself is not changed.
+    learner : NEMSISClassifier, SCANClassifier or OnePassMiniBatchClassifier, or a Pipeline
+        An online learner, whose parameters are used. The learner itself is not changed. In a pipeline, transformers
+        with a `partial_fit`, such as `FourierFeatures`, come before it. They are fitted to the first `warm_up` rows,
+        and then stay as they are. At most 4,096 rows have their features in memory at a time.
     source : Source or iterable of (X, y)
         Chunks to learn.
     classes : array-like of shape (n_classes,)
@@ -121,6 +133,9 @@ def fit_stream(
         Called with the `Progress` after every chunk. If it returns True, the stream stops.
     verbose : int, default=0
         If not 0, print a line per window.
+    warm_up : int, default=10,000
+        Number of rows that the transformers of a pipeline see before the learner sees the first row. These rows are
+        kept in memory until then, without their features.
 
     Returns
     -------
@@ -140,6 +155,7 @@ def fit_stream(
         "every_rows": every_rows,
         "max_rows": max_rows,
         "patience": patience,
+        "warm_up": warm_up,
     }
     for name, value in counts.items():
         if value is not None:
@@ -149,13 +165,16 @@ def fit_stream(
     if not source.labelled:
         raise ValueError(f"{source.name} has no labels to learn: name their column with target=")
     progress = _start(learner, checkpoint, resume)
-    classes = learner.checked_classes(np.unique(np.asarray(classes)))
+    classes = progress.online.checked_classes(np.unique(np.asarray(classes)))
     if not progress.members:
         progress.window, progress.members = _no_rows(len(classes)), [0.0] * len(classes)
     keeper = _Keeper(progress, checkpoint, every_rows, every_seconds)
     try:
         progress.stopped = _is_over(progress, max_rows, patience)
-        for X, y in _unlearned(source, progress, max_rows) if not progress.stopped else ():
+        chunks = _unlearned(source, progress, max_rows)
+        if isinstance(progress.learner, Pipeline):
+            chunks = _prepared(_cut(chunks), progress, warm_up, source.name)
+        for X, y in chunks if not progress.stopped else ():
             _take(progress, X, y, classes, source.name)
             if sum(progress.window[0]) >= window:
                 _close_window(progress, verbose)
@@ -218,6 +237,50 @@ def _unlearned(source: Source, progress: Progress, max_rows: int | None) -> Iter
         )
 
 
+def _cut(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """The same rows in chunks that are not large."""
+    for X, y in chunks:
+        for begin in range(0, len(y), _BLOCK):
+            yield X[begin : begin + _BLOCK], y[begin : begin + _BLOCK]
+
+
+def _prepared(
+    chunks: Iterator[Chunk], progress: Progress, warm_up: int, name: str
+) -> Iterator[Chunk]:
+    """The chunks, after the transformers of a pipeline that has learned nothing have seen the first rows."""
+    if progress.rows:
+        yield from chunks
+        return
+    kept: list[Chunk] = []
+    failure, missing = None, int(warm_up)
+    try:
+        for X, y in chunks:
+            kept.append((X, y))
+            missing -= len(y)
+            if missing <= 0:
+                break
+    except ValueError as error:  # what was read before is still learned
+        failure = error
+    # The transformers see exactly so many rows, whatever the chunks are.
+    parts = [X for X, _ in kept]
+    if parts and missing < 0:
+        parts[-1] = parts[-1][:missing]
+    for step in _steps(progress.learner)[:-1]:
+        for k, X in enumerate(parts):
+            try:
+                step.partial_fit(X)
+            except Exception as error:
+                if not k:
+                    raise ValueError(f"{name}, rows 1 to {X.shape[0]:,}: {error}") from error
+                del parts[k:]  # the chunk is refused when its turn to be learned comes
+                break
+        parts = [step.transform(X) for X in parts]
+    yield from kept
+    if failure is not None:
+        raise failure
+    yield from chunks
+
+
 def _check_first_row(progress: Progress, X: Any, y: np.ndarray, name: str) -> None:
     """Refuse to resume with a source whose first row differs."""
     row = X[:1].toarray() if scipy.sparse.issparse(X) else X[:1]
@@ -230,14 +293,36 @@ def _check_first_row(progress: Progress, X: Any, y: np.ndarray, name: str) -> No
     progress.first_row = first_row
 
 
-def _start(learner: OnlineClassifier[Any], checkpoint: Any, resume: bool) -> Progress:
-    """Start or resume the progress, and raise now any error that would occur at the first checkpoint."""
-    if not isinstance(learner, OnlineClassifier):
+def _steps(learner: Any) -> list[Any]:
+    """The learner, after the transformers of its pipeline, if it is one."""
+    return [step for _, step in learner.steps] if isinstance(learner, Pipeline) else [learner]
+
+
+def _check_steps(learner: Any) -> None:
+    """Refuse what is not an online learner, or a pipeline of transformers that ends with one."""
+    *transformers, online = _steps(learner)
+    if not isinstance(online, OnlineClassifier):
         raise TypeError(
-            f"{type(learner).__name__} is not an online learner: give NEMSISClassifier, SCANClassifier or "
-            "OnePassMiniBatchClassifier"
+            f"{type(online).__name__} is not an online learner: give NEMSISClassifier, SCANClassifier or "
+            "OnePassMiniBatchClassifier, or a Pipeline that ends with one"
         )
-    learner.settings()
+    for step in transformers:
+        if not (hasattr(step, "partial_fit") and hasattr(step, "transform")):
+            raise TypeError(
+                f"{step!r} has no partial_fit and transform: give transformers that have both, such as "
+                "FourierFeatures or StandardScaler"
+            )
+    online.settings()
+
+
+def _parameters(learner: Any) -> list[tuple[type, dict[str, Any]]]:
+    """What a checkpoint must agree with, for each step."""
+    return [(type(step), step.get_params()) for step in _steps(learner)]
+
+
+def _start(learner: Any, checkpoint: Any, resume: bool) -> Progress:
+    """Start or resume the progress, and raise now any error that would occur at the first checkpoint."""
+    _check_steps(learner)
     if checkpoint is None:
         if resume:
             raise ValueError("resume needs a checkpoint: name its file with checkpoint=")
@@ -259,31 +344,35 @@ def _start(learner: OnlineClassifier[Any], checkpoint: Any, resume: bool) -> Pro
         raise ValueError(
             f"{checkpoint} contains a learner without a position, so it is not a checkpoint of fit_stream"
         )
-    if type(found) is not type(learner) or found.get_params() != learner.get_params():
+    if _parameters(found) != _parameters(learner):
         raise ValueError(f"{checkpoint} contains {found!r}, not {learner!r}: name another file")
     return Progress(found, **extra)
 
 
 def _take(progress: Progress, X: Any, y: np.ndarray, classes: np.ndarray, name: str) -> None:
     """Evaluate a chunk, then learn it."""
-    learner, first = progress.learner, progress.rows + 1
-    known = np.logical_or.reduce([_is(y, label) for label in classes])
-    if not known.all():
-        bad = int(np.argmin(known))
+    learner, first = progress.online, progress.rows + 1
+    expected = np.logical_or.reduce([_is(y, label) for label in classes])
+    if not expected.all():
+        bad = int(np.argmin(expected))
         raise ValueError(
             f"{name}: row {first + bad:,} has the label {y[bad:].tolist()[0]!r}, "
             f"which is not among the classes {classes.tolist()}"
         )
     codes = encode(y, classes).astype(np.intp)
     predicted = np.zeros(len(y), dtype=np.intp)
-    if hasattr(learner, "classes_"):
-        if X.shape[1] != learner.n_features_in_:
-            raise ValueError(
-                f"{name}: row {first:,} has {X.shape[1]} features, but earlier rows have {learner.n_features_in_}"
-            )
-        predicted = predicted_codes(quiet_scores(X, *learner.model()))
+    known = hasattr(learner, "classes_")
+    if known and X.shape[1] != progress.learner.n_features_in_:
+        raise ValueError(
+            f"{name}: row {first:,} has {X.shape[1]} features, but earlier rows have "
+            f"{progress.learner.n_features_in_}"
+        )
     begin = time.perf_counter()
     try:
+        for step in _steps(progress.learner)[:-1]:
+            X = step.transform(X)
+        if known:
+            predicted = predicted_codes(quiet_scores(X, *learner.model()))
         learner.partial_fit(X, y, classes=classes)
     except Exception as error:
         rows = f"rows {first:,} to {progress.rows + len(y):,}"
@@ -318,7 +407,7 @@ def _close_window(progress: Progress, verbose: int) -> None:
         "estimate": estimate.tolist() if len(p) > 2 else float(estimate[1]),
         "drift": float(np.abs(p - earlier).sum() / 2) if before.any() else 0.0,
     }
-    measures = {"value": progress.learner.settings().measure, "kld": NegKLD(), "ba": BA()}
+    measures = {"value": progress.online.settings().measure, "kld": NegKLD(), "ba": BA()}
     for name, measure in measures.items():
         entries[name] = _value(measure, tally)
     entries["kld"] = abs(entries["kld"])
@@ -331,7 +420,7 @@ def _close_window(progress: Progress, verbose: int) -> None:
         if len(p) > 2:
             shown = f"mean error of the prevalences {np.abs(p - estimate).mean():.4f}"
         print(
-            f"{type(progress.learner).__name__}: {progress.rows:,} rows, value {entries['value']:.4f}, "
+            f"{type(progress.online).__name__}: {progress.rows:,} rows, value {entries['value']:.4f}, "
             f"KLD {entries['kld']:.2e}, {shown}, {progress.seconds:.1f} s",
             flush=True,
         )
@@ -357,6 +446,6 @@ def _is_over(progress: Progress, max_rows: int | None, patience: int | None) -> 
     values = values[np.isfinite(values)]
     if patience is None or len(values) <= patience:
         return False
-    if not progress.learner.settings().measure.greater_is_better:
+    if not progress.online.settings().measure.greater_is_better:
         values = -values
     return bool(values[-patience:].max() <= values[:-patience].max())

@@ -57,7 +57,7 @@ def plot_progress(progress: Progress) -> Figure:
         )
     figure = Figure(figsize=(7.0, 7.0), layout="constrained")
     top, middle, bottom = figure.subplots(3, 1, sharex=True)
-    measure = progress.learner.settings().measure.name
+    measure = progress.online.settings().measure.name
     top.plot(curve["rows"], curve["value"], color=_BLUE, marker="o", ms=3, label=measure)
     top.plot(curve["rows"], curve["ba"], color=_GREEN, marker="s", ms=3, ls="--", label="BA")
     top.set_ylabel("value")
@@ -82,7 +82,5 @@ def plot_progress(progress: Progress) -> Figure:
     for ax in (top, middle, bottom):
         ax.grid(alpha=0.3)
         ax.legend(loc="best")
-    figure.suptitle(
-        f"{type(progress.learner).__name__}: each window evaluated before it is learned"
-    )
+    figure.suptitle(f"{type(progress.online).__name__}: each window evaluated before it is learned")
     return figure
