@@ -323,10 +323,12 @@ def compiled_result(function: Callable, what: str, arrays: int = 1) -> int | str
     return 1 if isinstance(result, types.Number | types.Boolean) else str(result)
 
 
-def _compile(function: Callable, signature: Any, fastmath: set[str] = STRICT) -> Any:
+def _compile(
+    function: Callable, signature: Any, fastmath: set[str] = STRICT, counted: bool = True
+) -> Any:
     return _with_cache(
         lambda cached: numba.njit(
-            signature, cache=cached, nogil=True, error_model="numpy", fastmath=fastmath
+            signature, cache=cached, nogil=True, error_model="numpy", fastmath=fastmath, _nrt=counted
         )(function)
     )
 
@@ -454,4 +456,5 @@ class Kernel:
             for part in arrays
         ]
         signature = self.returns(types.Tuple(parts), integers, *self.arguments)
-        return _compile(self.function, signature, self.fastmath)
+        # Loops over rows make no arrays. Without counting references, atomic operations do not hold up each step.
+        return _compile(self.function, signature, self.fastmath, counted=False)
