@@ -66,6 +66,8 @@ _FIRST_DROP = 1 << 12
 # How many held-out scores of the rarest class posteriors are fitted to, if there are as many, and how many rows are
 # scored at once: indexing copies rows.
 _SCORED_RARE, _BLOCK = 10_000, 4_096
+# How many scores of each class, about, decide between candidates that are equally good by the measure.
+_MOST_TIED = 5_000
 # For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
 # rows are kept in memory at most.
 _MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
@@ -433,11 +435,22 @@ def _losses(several: Sequence[Points]) -> list[float]:
         return [0.0]
 
     def losses(some: Sequence[Points]) -> list[float]:
-        return [Calibration.of(*points).loss() for points in some]
+        return [Calibration.of(*_thinned(points)).loss() for points in some]
 
     # Here, because threads that each set and restore the number of threads of BLAS would get in each other's way.
     with libraries().limit(limits=1, user_api="blas"):
         return in_threads(losses, several, 10 * len(several[0].scores))
+
+
+def _thinned(points: Points) -> Points:
+    """Every nth point of a class that has very many, counting n times, so that rare classes lose none."""
+    kept, weights = np.zeros(len(points.labels), dtype=bool), points.weights.copy()
+    for label in np.unique(points.labels):
+        places = np.flatnonzero(points.labels == label)
+        every = max(len(places) // _MOST_TIED, 1)
+        kept[places[::every]] = True
+        weights[places] *= len(places) / len(places[::every])
+    return Points(points.scores[kept], points.labels[kept], weights[kept])
 
 
 def _held(folds: Sequence[_Fold[Any]], k: int) -> Points:
