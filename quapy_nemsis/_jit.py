@@ -328,7 +328,12 @@ def _compile(
 ) -> Any:
     return _with_cache(
         lambda cached: numba.njit(
-            signature, cache=cached, nogil=True, error_model="numpy", fastmath=fastmath, _nrt=counted
+            signature,
+            cache=cached,
+            nogil=True,
+            error_model="numpy",
+            fastmath=fastmath,
+            _nrt=counted,
         )(function)
     )
 

@@ -18,7 +18,18 @@ from experiments.errors import at_least, plain_errors
 NAMES = (
     *("dense", "sparse", "classes", "width", "nonzeros", "rows", "class-fits", "custom"),
     *("side-by-side", "defaults"),
-    *("tuning", "aggregations", "protocols", "quality", "trees", "memory", "start", "stream", "files", "dask"),
+    *(
+        "tuning",
+        "aggregations",
+        "protocols",
+        "quality",
+        "trees",
+        "memory",
+        "start",
+        "stream",
+        "files",
+        "dask",
+    ),
     "cost",
 )
 #: What some of them need to be installed.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -85,6 +88,28 @@ def sgd(n_passes: int = 1) -> SGDClassifier:
     return SGDClassifier(loss="hinge", average=True, max_iter=n_passes, tol=None, random_state=0)
 
 
+def vowpal_wabbit(X: np.ndarray, y: np.ndarray) -> Callable[[], float]:
+    """Return a task: one pass of Vowpal Wabbit over its own cache file of some of the rows, scaled up to all rows."""
+    from vowpalwabbit import Workspace
+
+    n = min(len(y), 50_000)
+    folder = tempfile.mkdtemp()
+    text, cached = f"{folder}/rows.txt", f"{folder}/rows.cache"
+    with open(text, "w") as file:
+        for row, label in zip(X[:n].tolist(), y[:n].tolist(), strict=True):
+            entries = " ".join(f"{place}:{entry:.6g}" for place, entry in enumerate(row))
+            file.write(f"{1 if label else -1} | {entries}\n")
+    options = f"--loss_function hinge --quiet --cache_file {cached}"
+    Workspace(f"{options} -d {text}").finish()
+
+    def task() -> float:
+        begin = time.perf_counter()
+        Workspace(options).finish()
+        return (time.perf_counter() - begin) * len(y) / n
+
+    return task
+
+
 def dense(n_rows: int, repeats: int) -> BenchTable:
     """Time one pass over dense rows, for several measures."""
     X, y = gaussian(n_rows)
@@ -94,6 +119,8 @@ def dense(n_rows: int, repeats: int) -> BenchTable:
     tasks["pass, q, logistic"] = one_pass(X, y, "q", reward="logistic")
     tasks["fit, q"] = fitting(NEMSISClassifier("q", **ONE), X, y)
     tasks["SGDClassifier.fit"] = fitting(sgd(), X, y)
+    if importlib.util.find_spec("vowpalwabbit"):
+        tasks["Vowpal Wabbit"] = vowpal_wabbit(X, y)
     best = best_of(repeats, **tasks)
     return BenchTable(
         "dense",

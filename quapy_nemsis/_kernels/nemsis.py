@@ -193,12 +193,20 @@ def count_point(shared, g, is_pos, weight):
 
     The entries of ``shared`` are named by `SHARED`.
     """
-    shared[g, PAST], shared[g, PAST_POS], shared[g, PAST_NEG] = shared[g, OVER], shared[g, OVER_POS], shared[g, OVER_NEG]
+    shared[g, PAST], shared[g, PAST_POS], shared[g, PAST_NEG] = (
+        shared[g, OVER],
+        shared[g, OVER_POS],
+        shared[g, OVER_NEG],
+    )
     shared[g, STEPS] += 1.0
     n_all = shared[g, ALL_POINTS] + weight
     n_pos = shared[g, POSITIVES] + (weight if is_pos else 0.0)
     shared[g, ALL_POINTS], shared[g, POSITIVES] = n_all, n_pos
-    shared[g, OVER], shared[g, OVER_POS], shared[g, OVER_NEG] = over(n_all), over(n_pos), over(n_all - n_pos)
+    shared[g, OVER], shared[g, OVER_POS], shared[g, OVER_NEG] = (
+        over(n_all),
+        over(n_pos),
+        over(n_all - n_pos),
+    )
     shared[g, SHARE] = n_pos * shared[g, OVER]
     shared[g, OVER_CLASS] = shared[g, OVER_POS] if is_pos else shared[g, OVER_NEG]
     # η_t/p_y = (η₀/√t)·(t/n_y), for each of the rows that this one counts for
@@ -246,7 +254,11 @@ def _nemsis(
     first = np.uint64(0)
     for g in range(n_groups):
         n_all, n_pos = numbers[g].weight, numbers[g].positives
-        shared[g, STEPS], shared[g, ALL_POINTS], shared[g, POSITIVES] = numbers[g].steps, n_all, n_pos
+        shared[g, STEPS], shared[g, ALL_POINTS], shared[g, POSITIVES] = (
+            numbers[g].steps,
+            n_all,
+            n_pos,
+        )
         shared[g, OVER], shared[g, OVER_POS] = over(n_all), over(n_pos)
         shared[g, OVER_NEG] = over(n_all - n_pos)
     total = order.shape[0]

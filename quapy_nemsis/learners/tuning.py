@@ -33,7 +33,6 @@ from quapy_nemsis._kernels.batch import score
 from quapy_nemsis._kernels.rows import Rows, as_rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.calibration import Calibration, Points
-from quapy_nemsis.learners.calibration import _libraries as libraries
 from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores
 from quapy_nemsis.learners.state import (
     UNWEIGHTED,
@@ -425,21 +424,12 @@ def tune(
     best = int(order[0])
     if posteriors:
         tied = alive[found.tied(measure)].tolist()
-        best = tied[int(np.argmin(_losses([_held(folds, k) for k in tied])))]
+        if len(tied) > 1:
+            losses = [Calibration.of(*_thinned(_held(folds, k))).loss() for k in tied]
+            best = tied[int(np.argmin(losses))]
+        else:
+            (best,) = tied
     return Tuned(every[best], table_of(every, results))
-
-
-def _losses(several: Sequence[Points]) -> list[float]:
-    """Cross-entropy of the posteriors that are fitted to each of several sets of scores; 0 if there is only one."""
-    if len(several) == 1:
-        return [0.0]
-
-    def losses(some: Sequence[Points]) -> list[float]:
-        return [Calibration.of(*_thinned(points)).loss() for points in some]
-
-    # Here, because threads that each set and restore the number of threads of BLAS would get in each other's way.
-    with libraries().limit(limits=1, user_api="blas"):
-        return in_threads(losses, several, 10 * len(several[0].scores))
 
 
 def _thinned(points: Points) -> Points:
