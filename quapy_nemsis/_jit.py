@@ -48,6 +48,7 @@ __all__ = [
     "intrinsic",
     "ir",
     "jitable",
+    "octets",
     "overload",
     "real",
     "reals",
@@ -65,6 +66,7 @@ cubes = types.Array(types.float64, 3, "C")
 integers = types.Array(types.int64, 1, "C")
 flags = types.Array(types.boolean, 1, "C")
 codes = types.Array(types.int32, 1, "C")
+octets = types.Array(types.int8, 1, "C")
 
 #: Environment variable; "0" means: compile in every process and keep nothing on disk.
 CACHE_VARIABLE = "QUAPY_NEMSIS_CACHE"
@@ -92,9 +94,10 @@ class Wide:
 
 @dataclass(frozen=True)
 class Optional:
-    """Type of a kernel argument that has one entry for each row, or none at all."""
+    """Type of a kernel argument that has one entry for each row, or none at all, and the name of an entry."""
 
     type: types.Type
+    name: str = "weight"
 
 
 class Record:
@@ -320,10 +323,17 @@ def compiled_result(function: Callable, what: str, arrays: int = 1) -> int | str
     return 1 if isinstance(result, types.Number | types.Boolean) else str(result)
 
 
-def _compile(function: Callable, signature: Any, fastmath: set[str] = STRICT) -> Any:
+def _compile(
+    function: Callable, signature: Any, fastmath: set[str] = STRICT, counted: bool = True
+) -> Any:
     return _with_cache(
         lambda cached: numba.njit(
-            signature, cache=cached, nogil=True, error_model="numpy", fastmath=fastmath
+            signature,
+            cache=cached,
+            nogil=True,
+            error_model="numpy",
+            fastmath=fastmath,
+            _nrt=counted,
         )(function)
     )
 
@@ -412,7 +422,9 @@ class Kernel:
         self.returns = returns
         self.wide = [(k, kind) for k, kind in enumerate(arguments) if isinstance(kind, Wide)]
         self.labels = [k for k, kind in enumerate(arguments) if kind is flags or kind is codes]
-        self.optional = [k for k, kind in enumerate(arguments) if isinstance(kind, Optional)]
+        self.optional = [
+            (k, kind.name) for k, kind in enumerate(arguments) if isinstance(kind, Optional)
+        ]
         self.arguments = [
             kind.type if isinstance(kind, (Wide, Optional)) else kind for kind in arguments
         ]
@@ -427,9 +439,9 @@ class Kernel:
         for k in self.labels:
             if len(arguments[k]) != n_rows:
                 raise ValueError(f"there must be one label for each of the {n_rows} rows")
-        for k in self.optional:
+        for k, name in self.optional:
             if len(arguments[k]) not in (0, n_rows):
-                raise ValueError(f"there must be one weight for each of the {n_rows} rows, or none")
+                raise ValueError(f"there must be one {name} for each of the {n_rows} rows, or none")
         arrays = rows.arrays
         for k, kind in self.wide:
             if arguments[k].shape[kind.axis(len(arrays))] != rows.width:
@@ -449,4 +461,5 @@ class Kernel:
             for part in arrays
         ]
         signature = self.returns(types.Tuple(parts), integers, *self.arguments)
-        return _compile(self.function, signature, self.fastmath)
+        # Loops over rows make no arrays. Without counting references, atomic operations do not hold up each step.
+        return _compile(self.function, signature, self.fastmath, counted=False)

@@ -8,9 +8,9 @@ from quapy_nemsis import NEMSISClassifier, SCANClassifier, SVMPerfClassifier, ge
 from quapy_nemsis._kernels import multiclass
 from quapy_nemsis._kernels.batch import add, score
 from quapy_nemsis._kernels.level import SUMS, level
-from quapy_nemsis._kernels.nemsis import NUMBERS, OPTIONS, nemsis
+from quapy_nemsis._kernels.nemsis import NUMBERS, OPTIONS, SHARED, nemsis
 from quapy_nemsis._kernels.rows import as_rows
-from quapy_nemsis.learners.state import UNWEIGHTED
+from quapy_nemsis.learners.state import UNDIVIDED, UNWEIGHTED
 from quapy_nemsis.measures import MEASURES, Functions, NestedMeasure, PseudoMeasure
 from quapy_nemsis.measures.compiled import (
     CLASSES,
@@ -29,13 +29,15 @@ values, _, gradient = get_measure("ba").functions
 CALLBACK = measure_callback(values, gradient, True, 1)
 
 
-def run_nemsis(rows, order, positive, width, weights=UNWEIGHTED):
+def run_nemsis(rows, order, positive, width, weights=UNWEIGHTED, parts=UNDIVIDED):
     tables = [np.zeros((1, width)) for _ in range(3)]
     options, numbers = np.zeros(1, OPTIONS), np.zeros(1, NUMBERS.dtype)
     numbers["scale"] = 1.0
     taken = np.zeros(1, dtype=np.int64)
     asks = np.zeros((1, THETA + 1))
-    nemsis(rows, order, positive, weights, CALLBACK.address, asks, options, *tables, numbers, taken)
+    scratch = (np.zeros((1, SHARED)), np.zeros((1, 2)), taken)
+    state = (CALLBACK.address, asks, options, *tables, numbers, *scratch)
+    nemsis(rows, order, positive, weights, parts, np.zeros(1, dtype=np.int64), *state)
 
 
 def run_level(rows, order, positive, width, weights=UNWEIGHTED):
@@ -89,7 +91,9 @@ def run_classes(rows, order, codes, width, weights=UNWEIGHTED):
     asks = class_asks(3, measure.theta[np.newaxis])
     parts = (part[np.newaxis] for part in multiclass.NUMBERS.split(numbers))
     state = (*tables, *parts, np.zeros((3, 3)), taken)
-    multiclass.nemsis(rows, order, codes, weights, callback.address, asks, options, *state)
+    left_out = np.zeros(1, dtype=np.int64)
+    state = (left_out, callback.address, asks, options, *state)
+    multiclass.nemsis(rows, order, codes, weights, UNDIVIDED, *state)
     return int(taken[0]), numbers
 
 

@@ -15,6 +15,7 @@ from quapy_nemsis import (
     NEMSISClassifier,
     QMeasure,
     SCANClassifier,
+    SPADEClassifier,
     get_measure,
 )
 from quapy_nemsis._kernels.rows import as_rows
@@ -133,6 +134,44 @@ def test_learners_side_by_side_are_what_they_are_alone(learner, container, n):
         np.testing.assert_array_equal(weights, expected.model()[0])
         assert intercept == expected.model()[1]
         assert state.rates() == expected.rates()
+
+
+def alone_and_in_parts(learner, X, y, n_classes, weights=UNWEIGHTED):
+    """Models of learners that leave out a part each, and of learners that are only given the other parts."""
+    rows, rng = as_rows(X), np.random.default_rng(0)
+    parts = rng.integers(0, 4, len(y)).astype(np.int8)
+    settings, kind = learner.settings(n_classes), learner.state_type
+    together, alone = (
+        [kind.start(X.shape[1], n_classes, settings) for _ in range(4)] for _ in range(2)
+    )
+    for _ in range(2):
+        order = rng.permutation(len(y))
+        assert kind.learn_parts(together, rows, y, order, parts, weights) == [True] * 4
+        for k, state in enumerate(alone):
+            assert state.learn(rows, y, order[parts[order] != k], weights)
+    return together, alone
+
+
+@pytest.mark.parametrize(
+    "learner", [NEMSISClassifier("q"), SCANClassifier("cq"), SPADEClassifier("kld")], ids=str
+)
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix])
+@pytest.mark.parametrize("cores", [1, 3])
+def test_learners_of_folds_are_what_they_are_alone(learner, container, cores, monkeypatch):
+    """In one walk over the rows, on any number of processors, each has the weights of its own rows in this order."""
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("quapy_nemsis.learners.state._WORTH_THREADS", 0)
+    learner = copy.deepcopy(learner).set_params(eta0=0.3, radius=1.5)
+    X, y = make_points(n=700, d=6)
+    cases = [alone_and_in_parts(learner, container(X), y, 2)]
+    if not isinstance(learner, SPADEClassifier):
+        codes, weights = (y + 2 * (X[:, 1] > 0.5)).astype(np.int32), 1.0 + np.arange(700.0) % 3
+        cases.append(alone_and_in_parts(learner, container(X), codes, 4, weights))
+    for states in cases:
+        for state, expected in zip(*states, strict=True):
+            assert state.t == expected.t
+            for found, wanted in zip(state.model(), expected.model(), strict=True):
+                np.testing.assert_array_equal(found, wanted)
 
 
 def test_candidates_that_diverge_do_no_harm():

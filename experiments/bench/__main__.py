@@ -17,8 +17,19 @@ from experiments.errors import at_least, plain_errors
 
 NAMES = (
     *("dense", "sparse", "classes", "width", "nonzeros", "rows", "class-fits", "custom"),
-    "side-by-side",
-    *("tuning", "aggregations", "quality", "trees", "memory", "start", "stream", "files", "dask"),
+    *("side-by-side", "defaults"),
+    *(
+        "tuning",
+        "aggregations",
+        "protocols",
+        "quality",
+        "trees",
+        "memory",
+        "start",
+        "stream",
+        "files",
+        "dask",
+    ),
     "cost",
 )
 #: What some of them need to be installed.
@@ -38,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     add("--stream-rows", type=int, default=1_000_000, help="rows of the Parquet file (default 10⁶)")
     add("--gigabytes", type=float, default=1.0, help="size of the stream whose memory is measured")
     add("--set", default="drift", help="data set for Dask (default drift)")
+    add("--sets", nargs="+", default=["digits3"], help="data sets for protocols (default digits3)")
+    add("--samples", type=int, default=1000, help="samples of protocols (default 1,000)")
     add("--data-dir", type=Path, help="folder of data files")
     add("--scratch", type=Path, help="folder for the Parquet file, which is kept")
     add("--out", type=Path, default=Path("results/bench"), help="folder to write to")
@@ -50,6 +63,7 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
     from experiments.bench import fits, nightly, passes, processes, scale
     from experiments.bench.aggregations import aggregations
     from experiments.bench.cost import cost
+    from experiments.bench.protocols import protocols
     from experiments.bench.trees import trees
 
     size = options.rows, options.repeats
@@ -64,8 +78,12 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         "class-fits": lambda: fits.class_fits(*size),
         "custom": lambda: passes.custom(*size),
         "side-by-side": lambda: passes.side_by_side(*size),
+        "defaults": lambda: fits.defaults(*size),
         "tuning": lambda: fits.tuning(*size),
         "aggregations": lambda: aggregations(*size),
+        "protocols": lambda: protocols(
+            options.sets, options.data_dir, options.samples, max(options.samples // 100, 2)
+        ),
         "quality": lambda: fits.quality(*size),
         "trees": lambda: trees(options.rows),
         "memory": lambda: processes.memory(options.rows, options.gigabytes, scratch),
@@ -87,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run benchmarks one after the other, print their tables, and write them down."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parser().parse_args(arguments)
-    at_least(vars(options), 1, "repeats", "stream_rows")
+    at_least(vars(options), 1, "repeats", "stream_rows", "samples")
     at_least(vars(options), 1000, "rows")
     names = options.names or list(NAMES)
     unknown = [name for name in names if name not in NAMES]

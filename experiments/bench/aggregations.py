@@ -21,11 +21,17 @@ BINARY = ("HDy", "DyS", "MS")
 CLASSES = (2, 3, 10, 26)
 
 
-def _compared(
-    name: str, train: Any, test: np.ndarray, learner: Any, indices: list[np.ndarray], repeats: int
+def seconds_of(
+    name: str,
+    train: Any,
+    test: np.ndarray,
+    learner: Any,
+    indices: list[np.ndarray],
+    n_few: int,
+    repeats: int,
 ) -> dict[str, float]:
-    """Return the seconds that 1,000 samples take with QuaPy's code, which sees a fiftieth of them, and compiled."""
-    few = indices[: max(len(indices) // 50, 2)]
+    """Return the seconds that 1,000 samples take with QuaPy's code, which sees a few of them, and compiled."""
+    few = indices[:n_few]
     theirs, ours = (
         getattr(module, AGGREGATIONS[name])(learner, fit_classifier=False, val_split=None)
         for module in (aggregative, aggregation)
@@ -44,7 +50,7 @@ def _compared(
 
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        best = best_of(max(repeats // 5, 1), QuaPy=of_quapy, compiled=compiled)
+        best = best_of(repeats, QuaPy=of_quapy, compiled=compiled)
     theirs_took, ours_took = best["QuaPy"] / len(few), best["compiled"] / len(indices)
     return {
         "QuaPy": 1000 * theirs_took,
@@ -71,7 +77,10 @@ def aggregations(n_rows: int, repeats: int) -> BenchTable:
         indices = list(qp.protocol.UPP(test, SAMPLE_SIZE, n_samples, return_type="index")())
         for name in COMPILED:
             if (name in BINARY) == (n_classes == 2):
-                found = _compared(name, train, test.instances, learner, indices, repeats)
+                few = max(n_samples // 50, 2)
+                found = seconds_of(
+                    name, train, test.instances, learner, indices, few, max(repeats // 5, 1)
+                )
                 table.rows.append({"classes": n_classes, "aggregation": name, **found})
     table.note = (
         f"Seconds for 1,000 samples, from {max(n_samples // 50, 2)} with QuaPy's code and {n_samples:,} with the "

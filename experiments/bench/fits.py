@@ -16,6 +16,7 @@ from sklearn.svm import LinearSVC
 from experiments import data
 from experiments.bench.passes import (
     ONE,
+    bags,
     bags_of_classes,
     fitting,
     gaussian,
@@ -25,7 +26,7 @@ from experiments.bench.passes import (
 from experiments.bench.tables import BenchTable, best_of, compared
 from experiments.catalogue import DataSet
 from experiments.curves import online_curve, partial_curve
-from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure
+from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure, Quantifier
 
 
 def tuning(n_rows: int, repeats: int) -> BenchTable:
@@ -43,6 +44,33 @@ def tuning(n_rows: int, repeats: int) -> BenchTable:
             best_of(max(repeats // 3, 1), **tasks), "fit, both given", "LogisticRegression.fit"
         ),
     )
+
+
+def defaults(n_rows: int, repeats: int) -> BenchTable:
+    """Time fits with all their defaults, with posteriors out of fold, dense and CSR, next to baselines."""
+    table = BenchTable("defaults", "Fit with defaults, posteriors out of fold")
+    cases = {
+        f"dense {n_rows // 10:,} x 54": gaussian(n_rows // 10),
+        f"dense {n_rows:,} x 54": gaussian(n_rows),
+        f"CSR {n_rows // 10:,} x 27,272": bags(n_rows // 10, 27_272, 130),
+        f"7 classes, dense {n_rows // 10:,} x 54": gaussian_classes(n_rows // 10, 54, 7),
+    }
+    for name, (X, y) in cases.items():
+        tasks: dict[str, Callable] = {
+            "NEMSIS": fitting(NEMSISClassifier("ba", reward="logistic", random_state=0), X, y),
+            "Quantifier": fitting(Quantifier(features=None, random_state=0), X, y),
+            "LogisticRegression": fitting(LogisticRegression(max_iter=1000), X, y),
+            "SGDClassifier": fitting(sgd(5), X, y),
+            "LinearSVC": fitting(LinearSVC(dual=False), X, y),
+        }
+        best = best_of(max(repeats // 3, 1), **tasks)
+        ratios = {
+            f"NEMSIS / {other}": best["NEMSIS"] / best[other]
+            for other in ("LogisticRegression", "SGDClassifier", "LinearSVC")
+        }
+        table.rows.append({"data": name, **best, **ratios})
+    table.note = "Seconds, and ratios. SGDClassifier makes five passes with its fixed step, without posteriors."
+    return table
 
 
 def class_fits(n_rows: int, repeats: int) -> BenchTable:

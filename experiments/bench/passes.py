@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -85,6 +88,28 @@ def sgd(n_passes: int = 1) -> SGDClassifier:
     return SGDClassifier(loss="hinge", average=True, max_iter=n_passes, tol=None, random_state=0)
 
 
+def vowpal_wabbit(X: np.ndarray, y: np.ndarray) -> Callable[[], float]:
+    """Return a task: one pass of Vowpal Wabbit over its own cache file of some of the rows, scaled up to all rows."""
+    from vowpalwabbit import Workspace
+
+    n = min(len(y), 50_000)
+    folder = tempfile.mkdtemp()
+    text, cached = f"{folder}/rows.txt", f"{folder}/rows.cache"
+    with open(text, "w") as file:
+        for row, label in zip(X[:n].tolist(), y[:n].tolist(), strict=True):
+            entries = " ".join(f"{place}:{entry:.6g}" for place, entry in enumerate(row))
+            file.write(f"{1 if label else -1} | {entries}\n")
+    options = f"--loss_function hinge --quiet --cache_file {cached}"
+    Workspace(f"{options} -d {text}").finish()
+
+    def task() -> float:
+        begin = time.perf_counter()
+        Workspace(options).finish()
+        return (time.perf_counter() - begin) * len(y) / n
+
+    return task
+
+
 def dense(n_rows: int, repeats: int) -> BenchTable:
     """Time one pass over dense rows, for several measures."""
     X, y = gaussian(n_rows)
@@ -94,6 +119,8 @@ def dense(n_rows: int, repeats: int) -> BenchTable:
     tasks["pass, q, logistic"] = one_pass(X, y, "q", reward="logistic")
     tasks["fit, q"] = fitting(NEMSISClassifier("q", **ONE), X, y)
     tasks["SGDClassifier.fit"] = fitting(sgd(), X, y)
+    if importlib.util.find_spec("vowpalwabbit"):
+        tasks["Vowpal Wabbit"] = vowpal_wabbit(X, y)
     best = best_of(repeats, **tasks)
     return BenchTable(
         "dense",
@@ -220,26 +247,48 @@ def custom(n_rows: int, repeats: int) -> BenchTable:
 
 
 def side_by_side(n_rows: int, repeats: int) -> BenchTable:
-    """Time learners of different step sizes that take each row together, against one learner alone."""
+    """Time learners that take each row together, of different step sizes or of folds, against one learner alone."""
     # The only benchmark of something that users do not call by itself.
     from quapy_nemsis._kernels.rows import as_rows
     from quapy_nemsis.learners.nemsis import NemsisState
 
-    n_rows = n_rows * 4 // 5
-    X, y = gaussian(n_rows)
-    order = np.random.default_rng(0).permutation(n_rows)
+    several = gaussian_classes(n_rows // 10, 54, 7)
+    cases = {
+        "dense, hinge": (*gaussian(n_rows // 2), "q", "hinge"),
+        "dense, logistic": (*gaussian(n_rows // 2), "ba", "logistic"),
+        "CSR, logistic": (*bags(max(n_rows // 20, 1000), 27_272, 130), "ba", "logistic"),
+        "7 classes, dense": (several[0], several[1].astype(np.int32), "ba", "logistic"),
+    }
+    table = BenchTable("side by side", "Learners side by side, one shuffled pass")
+    for case, (X, y, measure, reward) in cases.items():
+        n_classes = 2 if y.dtype == bool else 7
+        rows, rng = as_rows(X), np.random.default_rng(0)
+        order, parts = rng.permutation(len(y)), rng.integers(0, 5, len(y)).astype(np.int8)
 
-    def learn(measure: str, number: int) -> None:
-        steps = [0.1] if number == 1 else np.geomspace(1e-3, 10.0, number).tolist()
-        learners = (NEMSISClassifier(measure, **{**ONE, "eta0": step}) for step in steps)
-        states = [NemsisState.start(X.shape[1], 2, learner.settings()) for learner in learners]
-        NemsisState.learn_together(states, as_rows(X), y, order)
+        def learn(
+            number: int, folds: bool = False, of: tuple = (X, y, rows, order, parts, n_classes)
+        ) -> None:
+            X, y, rows, order, parts, n_classes = of
+            steps = [0.1] if number == 1 else np.geomspace(1e-3, 1.0, number).tolist()
+            learners = (
+                NEMSISClassifier(measure, reward=reward, **{**ONE, "eta0": step})  # noqa: B023
+                for step in steps
+            )
+            states = [
+                NemsisState.start(X.shape[1], n_classes, learner.settings(n_classes))
+                for learner in learners
+            ]
+            if folds:
+                NemsisState.learn_parts(states, rows, y, order, parts)
+            else:
+                NemsisState.learn_together(states, rows, y, order)
 
-    title = f"Step sizes side by side, one shuffled pass over dense {n_rows:,} x 54"
-    table = BenchTable("side by side", title)
-    for measure in ("kld", "q"):
-        tasks = {str(number): partial(learn, measure, number) for number in (1, 10, 40)}
+        tasks: dict[str, Callable] = {
+            str(number): partial(learn, number) for number in (1, 5, 10, 20, 40)
+        }
+        tasks["5 of folds"] = partial(learn, 5, True)
+        learn(1)
         for name, seconds in (best := best_of(max(repeats // 2, 1), **tasks)).items():
-            row = {"step sizes": f"{name}, {measure}", "ms": 1e3 * seconds}
+            row = {"data": case, "learners": name, "ms": 1e3 * seconds}
             table.rows.append({**row, "/ one": seconds / best["1"]})
     return table

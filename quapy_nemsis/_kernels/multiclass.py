@@ -34,6 +34,7 @@ from quapy_nemsis._jit import (
     cubes,
     integers,
     jitable,
+    octets,
     real,
     reals,
     records,
@@ -176,6 +177,8 @@ def _nemsis(
     order,
     labels,
     weights,
+    parts,
+    left_out,
     callback,
     asks,
     options,
@@ -187,10 +190,10 @@ def _nemsis(
     scratch,
     taken,
 ):
-    """Learn ``rows`` in ``order``, with one learner per row of the state arrays; all must have seen the same points.
+    """Learn ``rows`` in ``order``, with one learner per row of the state arrays.
 
-    ``asks`` must have zeros where measures answer. ``scratch`` has three rows of K numbers. ``taken`` is as in
-    `quapy_nemsis._kernels.nemsis`.
+    ``asks`` must have zeros where measures answer. ``scratch`` has three rows of K numbers. ``parts``, ``left_out`` and
+    ``taken`` are as in `quapy_nemsis._kernels.nemsis`.
     """
     n = class_count(rows, v)
     logistic = options[0].reward == _LOGISTIC
@@ -198,7 +201,7 @@ def _nemsis(
     counts, monotone = options[0].counts != 0, options[0].monotone != 0
     fit_intercept, affine = options[0].fit_intercept != 0, options[0].affine != 0
     bound = options[0].reward_bound
-    weighted = weights.shape[0] > 0
+    weighted, divided = weights.shape[0] > 0, parts.shape[0] > 0
     spread = logistic and not counts
     f, s, factors = scratch[0], scratch[1], scratch[2]
     over_others = 1.0 / (n - 1)
@@ -208,7 +211,6 @@ def _nemsis(
         for j in range(n):
             size = tallies[k, MEMBERS, j]
             asks[k, RECALLS, j] = tallies[k, REWARDS, j] / size if size > 0.0 else 0.0
-    t = np.int64(numbers[0, STEPS])
     for at in range(total):
         if at + AHEAD < total:
             prefetch(rows, order[at + AHEAD])
@@ -217,13 +219,16 @@ def _nemsis(
         if own < 0 or own >= n:
             return
         weight = weights[i] if weighted else 1.0
-        t += 1
-        window = average == SUFFIX and (t & (t - 1)) == 0
+        part = np.int64(parts[i]) if divided else np.int64(-1)
 
         for k in range(n_learners):
             if taken[k] < at:
                 continue
-            if window:
+            if divided and left_out[k] == part:
+                taken[k] = at + 1
+                continue
+            t = np.int64(numbers[k, STEPS]) + 1
+            if average == SUFFIX and (t & (t - 1)) == 0:
                 _close_window(v, correction, previous, numbers[k, SCALE_SUM], k)
                 numbers[k, SCALE_SUM] = 0.0
                 for j in range(n):
@@ -258,6 +263,7 @@ def _nemsis(
             if not abs(finite) < math.inf:  # math.isfinite is no test where sums may be reordered
                 continue
             taken[k] = at + 1
+            numbers[k, STEPS] = t
             numbers[k, SIZES] += weight * min(square, 1.0)
             rival = _rival(f, own)
             log_total = _softmax(f, s) if logistic else 0.0
@@ -363,9 +369,6 @@ def _nemsis(
             _add_mass(spread, reward, weight, s, own, rival, tallies, k)
             tallies[k, REWARDS, own] += weight * reward
             asks[k, RECALLS, own] = tallies[k, REWARDS, own] / tallies[k, MEMBERS, own]
-    for k in range(n_learners):
-        if taken[k] == total:
-            numbers[k, STEPS] = t
 
 
 @jitable
@@ -436,6 +439,8 @@ nemsis = Kernel(
     types.void,
     codes,
     Optional(reals),
+    Optional(octets, "part"),
+    integers,
     types.uintp,
     cubes,
     records(OPTIONS),

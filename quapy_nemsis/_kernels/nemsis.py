@@ -35,6 +35,7 @@ from quapy_nemsis._jit import (
     flags,
     integers,
     jitable,
+    octets,
     reals,
     records,
     tables,
@@ -96,6 +97,23 @@ OPTIONS = np.dtype(
     ]
 )
 LAST, ALL, SUFFIX = 0, 1, 2
+#: What learners that have seen the same points share: counts of points, and numbers that follow from them. The first
+#: three of these are inverses of counts before the current point.
+SHARED = 12
+(
+    PAST,
+    PAST_POS,
+    PAST_NEG,
+    OVER,
+    OVER_POS,
+    OVER_NEG,
+    STEPS,
+    ALL_POINTS,
+    POSITIVES,
+    SHARE,
+    OVER_CLASS,
+    RATE,
+) = range(SHARED)
 
 # Before the scale falls below this, v is multiplied by the scale, S·v moves to the correction, and S starts again at 0.
 # Otherwise S·v − correction would cancel as many digits as the scale has lost since S started.
@@ -104,7 +122,7 @@ SMALLEST_SCALE = 1e-4
 RENORM_MASK = (1 << 16) - 1
 
 
-@jitable
+@jitable(forceinline=True)
 def over(weight):
     """1/weight, or 1 for a class that has no points yet, whose rewards are 0."""
     return 1.0 / weight if weight > 0.0 else 1.0
@@ -122,7 +140,7 @@ def close_window(v, correction, previous, own, k):
     own.intercept_sum = 0.0
 
 
-@jitable
+@jitable(forceinline=True)
 def ascend(
     rows, i, step, product, square, radius, average, fit_intercept, over_all, v, correction, own, k
 ):
@@ -157,7 +175,7 @@ def ascend(
     own.scale = scale
 
 
-@jitable
+@jitable(forceinline=True)
 def count_iterate(v, t, own, k):
     """Add the weights after a point to the sums for the averaged model."""
     if (t & RENORM_MASK) == 0:
@@ -169,65 +187,124 @@ def count_iterate(v, t, own, k):
     own.intercept_sum += own.intercept
 
 
+@jitable(forceinline=True)
+def count_point(shared, g, is_pos, weight):
+    """Count a point for the learners that have seen the same points, and prepare what is the same for all of them.
+
+    The entries of ``shared`` are named by `SHARED`.
+    """
+    shared[g, PAST], shared[g, PAST_POS], shared[g, PAST_NEG] = (
+        shared[g, OVER],
+        shared[g, OVER_POS],
+        shared[g, OVER_NEG],
+    )
+    shared[g, STEPS] += 1.0
+    n_all = shared[g, ALL_POINTS] + weight
+    n_pos = shared[g, POSITIVES] + (weight if is_pos else 0.0)
+    shared[g, ALL_POINTS], shared[g, POSITIVES] = n_all, n_pos
+    shared[g, OVER], shared[g, OVER_POS], shared[g, OVER_NEG] = (
+        over(n_all),
+        over(n_pos),
+        over(n_all - n_pos),
+    )
+    shared[g, SHARE] = n_pos * shared[g, OVER]
+    shared[g, OVER_CLASS] = shared[g, OVER_POS] if is_pos else shared[g, OVER_NEG]
+    # η_t/p_y = (η₀/√t)·(t/n_y), for each of the rows that this one counts for
+    shared[g, RATE] = math.sqrt(n_all) * shared[g, OVER_CLASS] * weight
+
+
 def _nemsis(
-    rows, order, positive, weights, callback, asks, options, v, correction, previous, numbers, taken
+    rows,
+    order,
+    positive,
+    weights,
+    parts,
+    left_out,
+    callback,
+    asks,
+    options,
+    v,
+    correction,
+    previous,
+    numbers,
+    shared,
+    products,
+    taken,
 ):
     """Learn ``rows`` in ``order``, with one learner per row of the state arrays; all must have seen the same points.
 
     ``weights`` has one entry per row, or none if every row has weight 1. A row of weight c counts as c rows in the
     estimates and in the step size; the average has one iterate per row.
 
-    ``taken`` must be zeros at the start. It counts the points that each learner has learned; a learner stops for good
-    at the first score that is not finite.
+    ``parts`` has one entry per row, or none. If it has, learner k does not learn rows of the part ``left_out[k]``, and
+    learners need not have seen the same points.
+
+    ``shared`` has a row for all learners, or one for each if there are parts, and ``products`` a row for each.
+
+    ``taken`` must be zeros at the start. It counts the points that each learner has learned or left out; a learner
+    stops for good at the first score that is not finite.
     """
     reward_kind, average = options[0].reward, options[0].average
     counts, monotone = options[0].counts != 0, options[0].monotone != 0
     fit_intercept, affine = options[0].fit_intercept != 0, options[0].affine != 0
     bound = options[0].reward_bound
     n_learners = np.uint64(taken.shape[0])
-    weighted = weights.shape[0] > 0
-    t = np.int64(numbers[0].steps)
-    n_all, n_pos = numbers[0].weight, numbers[0].positives
-    over_all, over_pos, over_neg = over(n_all), over(n_pos), over(n_all - n_pos)
+    n_groups = np.uint64(shared.shape[0])
+    weighted, divided = weights.shape[0] > 0, parts.shape[0] > 0
+    first = np.uint64(0)
+    for g in range(n_groups):
+        n_all, n_pos = numbers[g].weight, numbers[g].positives
+        shared[g, STEPS], shared[g, ALL_POINTS], shared[g, POSITIVES] = (
+            numbers[g].steps,
+            n_all,
+            n_pos,
+        )
+        shared[g, OVER], shared[g, OVER_POS] = over(n_all), over(n_pos)
+        shared[g, OVER_NEG] = over(n_all - n_pos)
     total = order.shape[0]
     for at in range(total):
         if at + AHEAD < total:
             prefetch(rows, order[at + AHEAD])
         i = order[at]
-        past, past_pos, past_neg = over_all, over_pos, over_neg
+        part = np.int64(parts[i]) if divided else np.int64(-1)
         is_pos = positive[i]
         weight = weights[i] if weighted else 1.0
-        t += 1
-        n_all += weight
-        n_pos += weight if is_pos else 0.0
-        over_all, over_pos, over_neg = over(n_all), over(n_pos), over(n_all - n_pos)
-        share = n_pos * over_all
         y = 1.0 if is_pos else -1.0
-        over_class = over_pos if is_pos else over_neg
         class_gradient = CLASS_GRADIENT_POS if is_pos else CLASS_GRADIENT_NEG
-        # η_t/p_y = (η₀/√t)·(t/n_y), for each of the rows that this one counts for
-        rate = math.sqrt(n_all) * over_class * weight
-        window = average == SUFFIX and (t & (t - 1)) == 0
+        for g in range(n_groups):
+            if not divided or left_out[g] != part:
+                count_point(shared, g, is_pos, weight)
+
+        # The products of all learners first: they do not wait for each other.
+        for k in range(n_learners):
+            if taken[k] < at or (divided and left_out[k] == part):
+                continue
+            own = numbers[k]
+            g = k if divided else first
+            t = np.int64(shared[g, STEPS])
+            if average == SUFFIX and (t & (t - 1)) == 0:
+                close_window(v, correction, previous, own, k)
+            # Estimates from the points before this one; a class not seen yet has reward 0 (line 1).
+            asks[k, RECALL_POS] = own.reward_pos * shared[g, PAST_POS]
+            asks[k, RECALL_NEG] = own.reward_neg * shared[g, PAST_NEG]
+            # Lines 15-17: the duals are gradients (the paper's appendix A).
+            asks[k, X] = own.q1 * shared[g, PAST]
+            asks[k, Y] = own.q2 * shared[g, PAST]
+            asks[k, SHARE_POS] = shared[g, SHARE]
+            asks[k, EPS] = 0.5 * shared[g, OVER]
+            call(callback, asks, k)
+            products[k, 0], products[k, 1] = dot(rows, i, v, k)
 
         for k in range(n_learners):
             if taken[k] < at:
                 continue
+            if divided and left_out[k] == part:
+                taken[k] = at + 1
+                continue
             own = numbers[k]
-            if window:
-                close_window(v, correction, previous, own, k)
-
-            # Estimates from the points before this one; a class not seen yet has reward 0 (line 1).
-            P = own.reward_pos * past_pos
-            N = own.reward_neg * past_neg
-            # Lines 15-17: the duals are gradients (the paper's appendix A).
-            asks[k, RECALL_POS] = P
-            asks[k, RECALL_NEG] = N
-            asks[k, X] = own.q1 * past
-            asks[k, Y] = own.q2 * past
-            asks[k, SHARE_POS] = share
-            asks[k, EPS] = 0.5 * over_all
-            call(callback, asks, k)
-            product, square = dot(rows, i, v, k)
+            g = k if divided else first
+            t = np.int64(shared[g, STEPS])
+            product, square = products[k, 0], products[k, 1]
             score = own.scale * product + own.intercept
             if not math.isfinite(score):
                 continue
@@ -239,7 +316,7 @@ def _nemsis(
             gradient = asks[k, class_gradient]
             if monotone:
                 gradient = max(gradient, 0.0)
-            step = options[k].eta0 * rate * gradient * slope(reward_kind, margin) * y
+            step = options[k].eta0 * shared[g, RATE] * gradient * slope(reward_kind, margin) * y
             if step != 0.0 and t > 1:
                 ascend(
                     rows,
@@ -250,7 +327,7 @@ def _nemsis(
                     options[k].radius,
                     average,
                     fit_intercept,
-                    over_all,
+                    shared[g, OVER],
                     v,
                     correction,
                     own,
@@ -264,7 +341,8 @@ def _nemsis(
             else:
                 r = max(reward(reward_kind, margin), -bound)
             if not affine:
-                s = r * n_all * over_class
+                P, N = asks[k, RECALL_POS], asks[k, RECALL_NEG]
+                s = r * shared[g, ALL_POINTS] * shared[g, OVER_CLASS]
                 s_pos = s if is_pos else 0.0
                 s_neg = 0.0 if is_pos else s
                 own.q1 += weight * (
@@ -284,9 +362,10 @@ def _nemsis(
 
     for k in range(n_learners):
         if taken[k] == total:
-            numbers[k].steps = t
-            numbers[k].weight = n_all
-            numbers[k].positives = n_pos
+            g = k if divided else first
+            numbers[k].steps = shared[g, STEPS]
+            numbers[k].weight = shared[g, ALL_POINTS]
+            numbers[k].positives = shared[g, POSITIVES]
 
 
 nemsis = Kernel(
@@ -294,6 +373,8 @@ nemsis = Kernel(
     types.void,
     flags,
     Optional(reals),
+    Optional(octets, "part"),
+    integers,
     types.uintp,
     tables,
     records(OPTIONS),
@@ -301,5 +382,7 @@ nemsis = Kernel(
     Wide(tables),
     Wide(tables),
     records(NUMBERS.dtype),
+    tables,
+    tables,
     integers,
 )

@@ -181,7 +181,7 @@ def _implement(interface, n_arrays, fastmath):
         def choose(rows, *rest):
             return implementation if len(rows) == n_arrays else None
 
-        options = {"error_model": "numpy", "fastmath": fastmath}
+        options = {"error_model": "numpy", "fastmath": fastmath, "forceinline": True}
         overload(interface, jit_options=options, strict=False)(choose)
         return implementation
 

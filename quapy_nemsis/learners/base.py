@@ -687,7 +687,7 @@ class PosteriorClassifier(LinearClassifier):
         if self.posteriors is None:
             return
 
-        def fitted(train: np.ndarray, seed: np.random.Generator) -> Model | None:
+        def model(train: np.ndarray) -> Model | None:
             labels = data.labels[train]
             if len(np.unique(labels)) < data.n_classes:
                 return None
@@ -697,8 +697,11 @@ class PosteriorClassifier(LinearClassifier):
                 warnings.simplefilter("ignore")  # the learner of all rows has warned
                 return twin.fit(data.X[train], labels, **weights).model()
 
+        def fitted(parts: np.ndarray, n_folds: int) -> list[Model | None]:
+            return [model(np.flatnonzero(parts != k)) for k in range(n_folds)]
+
         # The folds are always the same, as these learners have no random choices otherwise.
-        found = out_of_fold(data, fitted, 0, np.random.default_rng(0))
+        found = out_of_fold(data, fitted, np.random.default_rng(0))
         if found is None or not len(found.points.scores):
             raise ValueError(
                 "posteriors need two rows of each class, one to learn and one to score: add rows, or set "

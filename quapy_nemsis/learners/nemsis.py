@@ -23,6 +23,7 @@ from quapy_nemsis.learners.base import (
 )
 from quapy_nemsis.learners.state import (
     MOST,
+    UNDIVIDED,
     UNWEIGHTED,
     Arrays,
     Model,
@@ -149,9 +150,38 @@ class NemsisState(SingleState[NemsisSettings]):
         The learners may differ in step size, radius and parameters of the measure. Each learns exactly what it would
         learn alone. Each row is read once per processor.
         """
+        return cls._learn_all(rows, labels, order, weights, UNDIVIDED, states)
+
+    @classmethod
+    def learn_parts(
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        parts: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
+    ) -> list[bool]:
+        """Let learner k learn the rows that are not in part k; return for each whether it stayed finite.
+
+        Each learns exactly what it would learn alone from its rows in this order. Each row is read once per processor.
+        """
+        return cls._learn_all(rows, labels, order, weights, parts, states)
+
+    @staticmethod
+    def _learn_all(
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        weights: np.ndarray,
+        parts: np.ndarray,
+        states: Sequence[NemsisState],
+    ) -> list[bool]:
+        """Let learners learn the rows, learner k those that are not in part k, if rows have parts."""
         begin = time.perf_counter()
-        work = partial(type(states[0])._learn, rows, labels, order, weights)
-        taken = work(states) if len(states) == 1 else in_threads(work, states, len(order))
+        work = partial(type(states[0])._learn, rows, labels, order, weights, parts)
+        tasks = list(enumerate(states))
+        taken = work(tasks) if len(tasks) == 1 else in_threads(work, tasks, len(order))
         seconds = time.perf_counter() - begin
         for state in states:
             state.seconds += seconds
@@ -166,20 +196,36 @@ class NemsisState(SingleState[NemsisSettings]):
         labels: np.ndarray,
         order: np.ndarray,
         weights: np.ndarray,
-        states: Sequence[NemsisState],
+        parts: np.ndarray,
+        tasks: Sequence[tuple[int, NemsisState]],
     ) -> np.ndarray:
-        """Run the kernel; the number of rows that each learner took."""
+        """Run the kernel with learners and the parts that they leave out; the number of rows that each has passed."""
+        states, left_out = [state for _, state in tasks], np.array([part for part, _ in tasks])
         measure = states[0].settings.measure
         values, _, gradient = measure.functions
         n_theta = len(measure.theta)
         compiled = measure_callback(values, gradient, measure.affine, n_theta)
-        asks = np.zeros((len(states), THETA + n_theta))
+        n = len(states)
+        asks = np.zeros((n, THETA + n_theta))
         asks[:, THETA:] = [state.settings.measure.theta for state in states]
         options = np.array([state.settings.options() for state in states], dtype=kernel.OPTIONS)
-        taken = np.zeros(len(states), dtype=np.int64)
+        shared = np.zeros((n if len(parts) else 1, kernel.SHARED))
+        products, taken = np.zeros((n, 2)), np.zeros(n, dtype=np.int64)
         with together([(s.v, s.correction, s.previous, s.numbers) for s in states]) as tables:
             kernel.nemsis(
-                rows, order, labels, weights, compiled.address, asks, options, *tables, taken
+                rows,
+                order,
+                labels,
+                weights,
+                parts,
+                left_out,
+                compiled.address,
+                asks,
+                options,
+                *tables,
+                shared,
+                products,
+                taken,
             )
         return taken
 
@@ -301,9 +347,11 @@ class ClassNemsisState(NemsisState):
         labels: np.ndarray,
         order: np.ndarray,
         weights: np.ndarray,
-        states: Sequence[NemsisState],
+        parts: np.ndarray,
+        tasks: Sequence[tuple[int, NemsisState]],
     ) -> np.ndarray:
-        """Run the kernel; the number of rows that each learner took."""
+        """Run the kernel with learners and the parts that they leave out; the number of rows that each has passed."""
+        states, left_out = [state for _, state in tasks], np.array([part for part, _ in tasks])
         measure, n_classes = states[0].settings.measure, len(states[0].v)
         values, _, gradient = measure.class_form()
         n_theta = len(measure.theta)
@@ -329,6 +377,8 @@ class ClassNemsisState(NemsisState):
                 order,
                 labels,
                 weights,
+                parts,
+                left_out,
                 compiled.address,
                 asks,
                 options,

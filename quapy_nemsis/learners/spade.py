@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,9 +14,12 @@ from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import check_positive
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.nemsis import NEMSISParameters, NemsisSettings, NemsisState
-from quapy_nemsis.learners.state import Arrays, together
+from quapy_nemsis.learners.state import UNWEIGHTED, Arrays, together
 from quapy_nemsis.measures import DUALS, Measure, NestedMeasure, get_measure
 from quapy_nemsis.measures.compiled import DUAL_THETA, dual_callback
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,30 @@ class SpadeState(NemsisState):
         """The dual variables."""
         return {"duals": np.array([self.numbers["dual_neg"], self.numbers["dual_pos"]])}
 
+    @classmethod
+    def learn_parts(
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        parts: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
+    ) -> list[bool]:
+        """Let learner k learn the rows that are not in part k, each on its own: the kernel does not know parts."""
+        return super(NemsisState, cls).learn_parts(states, rows, labels, order, parts, weights)
+
     @staticmethod
     def _learn(
         rows: Rows,
         labels: np.ndarray,
         order: np.ndarray,
         weights: np.ndarray,
-        states: Sequence[NemsisState],
+        parts: np.ndarray,
+        tasks: Sequence[tuple[int, NemsisState]],
     ) -> np.ndarray:
         """Run the kernel; the number of rows that each learner took."""
+        states = [state for _, state in tasks]
         measure = states[0].settings.measure
         n_theta = len(measure.theta)
         compiled = dual_callback(DUALS[type(measure)], n_theta)

@@ -32,6 +32,8 @@ _WORTH_THREADS = 20_000
 
 #: Weights of rows that have none.
 UNWEIGHTED: np.ndarray = np.zeros(0)
+#: Parts of rows that are not divided.
+UNDIVIDED: np.ndarray = np.zeros(0, dtype=np.int8)
 #: Weights and intercept: a vector and a number for two classes, a row and a number for each of more classes.
 Model = tuple[np.ndarray, Any]
 
@@ -140,6 +142,21 @@ class State(Protocol[S]):
         Each learns exactly what it would learn alone.
         """
 
+    @classmethod
+    def learn_parts(
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        parts: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
+    ) -> list[bool]:
+        """Let learner k learn the rows that are not in part k; return for each whether it stayed finite.
+
+        Each row has a part (int8). Each learner learns exactly what it would learn alone from its rows in this order.
+        """
+
     def model(self) -> Model:
         """Weights and intercept, averaged according to the settings."""
 
@@ -236,6 +253,27 @@ class SingleState(Generic[S]):
     ) -> list[bool]:
         """Let learners that have seen the same points learn the same rows; for each, whether it stayed finite."""
         raise TypeError(f"{cls.__name__} is abstract")
+
+    @classmethod
+    def learn_parts(
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        parts: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
+    ) -> list[bool]:
+        """Let learner k learn the rows that are not in part k; for each, whether it stayed finite."""
+
+        def learn(tasks: Sequence[tuple[int, Self]]) -> list[bool]:
+            own = (order[parts[order] != part] for part, _ in tasks)
+            return [
+                state.learn(rows, labels, some, weights)
+                for (_, state), some in zip(tasks, own, strict=True)
+            ]
+
+        return in_threads(learn, list(enumerate(states)), len(order))
 
     def learn(
         self, rows: Rows, labels: np.ndarray, order: np.ndarray, weights: np.ndarray = UNWEIGHTED

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import numpy as np
 import scipy.sparse
 
+from quapy_nemsis._kernels.batch import score
 from quapy_nemsis._kernels.rows import Rows, as_rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.calibration import Calibration, Points
@@ -66,6 +67,8 @@ _FIRST_DROP = 1 << 12
 # How many held-out scores of the rarest class posteriors are fitted to, if there are as many, and how many rows are
 # scored at once: indexing copies rows.
 _SCORED_RARE, _BLOCK = 10_000, 4_096
+# How many scores of each class, about, decide between candidates that are equally good by the measure.
+_MOST_TIED = 5_000
 # For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
 # rows are kept in memory at most.
 _MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
@@ -278,8 +281,7 @@ def n_held_out_folds(data: Data) -> int:
 
 def out_of_fold(
     data: Data,
-    fitted: Callable[[np.ndarray, np.random.Generator], Model | None],
-    n_points: int,
+    fitted: Callable[[np.ndarray, int], Sequence[Model | None]],
     rng: np.random.Generator,
 ) -> HeldOut | None:
     """Scores of rows by models that have not learned them, and these models.
@@ -293,43 +295,53 @@ def out_of_fold(
     data : Data
         Rows, labels and weights.
     fitted : callable
-        Function of the rows to learn, in order, and a random generator, which returns a model or None.
-    n_points : int
-        How many points a model learns, as far as threads are concerned; 0 for no threads.
+        Function of the fifth that each row is in (int8) and the number of models, which returns the models. Model k has
+        learned the rows that are not in fifth k. A model that could not be learned is None.
     rng : numpy.random.Generator
         For the choice of the folds.
     """
     used, fifth = in_fifths(data.labels, len(data.labels), rng)
-    n_folds = n_held_out_folds(data)
-    seeds = rng.spawn(n_folds)
+    parts = np.empty(len(used), dtype=np.int8)
+    parts[used] = fifth
+    models = fitted(parts, n_held_out_folds(data))
+    rows = as_rows(data.X)
 
     def scored(folds: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray, Model]]:
         found = []
         for k in folds:
-            train, held = np.sort(used[fifth != k]), used[fifth == k]
-            model = fitted(train, seeds[k])
+            model, held = models[k], used[fifth == k]
             if model is None:
                 continue
-            blocks = np.array_split(held, len(held) // _BLOCK + 1)
-            scores = np.concatenate([quiet_scores(data.X[block], *model) for block in blocks])
+            scores = _scores_of(rows, held, model, data)
             if np.isfinite(scores).all():
                 found.append((held, scores, model))
         return found
 
-    parts = in_threads(scored, range(n_folds), n_points)
-    if not parts:
+    found = in_threads(scored, range(len(models)), len(used) // _FIFTHS)
+    if not found:
         return None
-    held, scores, models = zip(*parts, strict=True)
+    held, scores, kept = zip(*found, strict=True)
     # In random order: a stream that continues from these points keeps only the last ones.
     order = rng.permutation(sum(map(len, held)))
     chosen = np.concatenate(held)[order]
     weights = data.weights[chosen] if len(data.weights) else np.ones(len(chosen))
     points = Points(np.concatenate(scores)[order], data.labels[chosen], weights)
     committee = (
-        np.mean([np.ascontiguousarray(w) for w, _ in models], axis=0),
-        np.mean([b for _, b in models], axis=0),
+        np.mean([np.ascontiguousarray(w) for w, _ in kept], axis=0),
+        np.mean([b for _, b in kept], axis=0),
     )
-    return HeldOut(points, committee, list(models))
+    return HeldOut(points, committee, list(kept))
+
+
+def _scores_of(rows: Rows, places: np.ndarray, model: Model, data: Data) -> np.ndarray:
+    """Scores of some rows, of which no more than a few are copied at once."""
+    weights, intercept = model
+    if data.n_classes == 2:
+        scores = np.empty(len(places))
+        score(rows, places, np.ascontiguousarray(weights)[np.newaxis], float(intercept), scores)
+        return scores
+    blocks = np.array_split(places, len(places) // _BLOCK + 1)
+    return np.concatenate([quiet_scores(data.X[block], weights, intercept) for block in blocks])
 
 
 def held_out_scores(
@@ -340,17 +352,24 @@ def held_out_scores(
     shuffle: bool,
     rng: np.random.Generator,
 ) -> HeldOut | None:
-    """Scores of rows by online learners that have not learned them, and their models, as `out_of_fold`."""
-    rows = as_rows(data.X)
+    """Scores of rows by online learners that have not learned them, and their models, as `out_of_fold`.
 
-    def fitted(train: np.ndarray, seed: np.random.Generator) -> Model | None:
-        state: State[S] = state_type.start(data.X.shape[1], data.n_classes, settings)
-        orders = (seed.permutation(train) if shuffle else train for _ in range(n_passes))
-        if not all(state.learn(rows, data.labels, order, data.weights) for order in orders):
-            return None
-        return state.model()
+    The learners take the rows in the same order, so that each row is read once for several of them.
+    """
+    rows, seed = as_rows(data.X), rng.spawn(1)[0]
 
-    return out_of_fold(data, fitted, n_passes * len(data.labels), rng)
+    def fitted(parts: np.ndarray, n_folds: int) -> list[Model | None]:
+        states: list[State[S]] = [
+            state_type.start(data.X.shape[1], data.n_classes, settings) for _ in range(n_folds)
+        ]
+        alive, n_rows = list(range(n_folds)), len(parts)
+        for _ in range(n_passes):
+            order = seed.permutation(n_rows) if shuffle else np.arange(n_rows)
+            stayed = state_type.learn_parts(states, rows, data.labels, order, parts, data.weights)
+            alive = [k for k in alive if stayed[k]]
+        return [state.model() if k in alive else None for k, state in enumerate(states)]
+
+    return out_of_fold(data, fitted, rng)
 
 
 def tune(
@@ -407,9 +426,24 @@ def tune(
                 fold.keep(kept)
     best = int(order[0])
     if posteriors:
-        tied = alive[found.tied(measure)]
-        best = min(tied, key=lambda k: Calibration.of(*_held(folds, k)).loss())
+        tied = alive[found.tied(measure)].tolist()
+        if len(tied) > 1:
+            losses = [Calibration.of(*_thinned(_held(folds, k))).loss() for k in tied]
+            best = tied[int(np.argmin(losses))]
+        else:
+            (best,) = tied
     return Tuned(every[best], table_of(every, results))
+
+
+def _thinned(points: Points) -> Points:
+    """Every nth point of a class that has very many, counting n times, so that rare classes lose none."""
+    kept, weights = np.zeros(len(points.labels), dtype=bool), points.weights.copy()
+    for label in np.unique(points.labels):
+        places = np.flatnonzero(points.labels == label)
+        every = max(len(places) // _MOST_TIED, 1)
+        kept[places[::every]] = True
+        weights[places] *= len(places) / len(places[::every])
+    return Points(points.scores[kept], points.labels[kept], weights[kept])
 
 
 def _held(folds: Sequence[_Fold[Any]], k: int) -> Points:
@@ -551,6 +585,22 @@ class StreamTuner(Generic[S]):
     ) -> list[bool]:
         """Let stream tuners learn the same rows, one after the other."""
         return [state.learn(rows, labels, order, weights) for state in states]
+
+    @classmethod
+    def learn_parts(
+        cls,
+        states: Sequence[Self],
+        rows: Rows,
+        labels: np.ndarray,
+        order: np.ndarray,
+        parts: np.ndarray,
+        weights: np.ndarray = UNWEIGHTED,
+    ) -> list[bool]:
+        """Let stream tuner k learn the rows that are not in part k, one after the other."""
+        return [
+            state.learn(rows, labels, order[parts[order] != k], weights)
+            for k, state in enumerate(states)
+        ]
 
     def _sums(self) -> np.ndarray:
         """Tally of each candidate; zeros for those that were dropped."""
