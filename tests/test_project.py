@@ -69,6 +69,7 @@ LAYERS = [
     {"tracking.following"},
     {"tracking.plotting"},
     {"tracking"},
+    {"displays"},
     {"cli"},
     {"__main__", "cli.changes"},
     {"cli.rendering"},
