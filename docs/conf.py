@@ -89,6 +89,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,
+    "write_computation_times": False,
 }
 
 html_theme = "pydata_sphinx_theme"
