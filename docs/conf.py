@@ -99,7 +99,10 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "header_links_before_dropdown": 8,
+    "logo": {"text": "quapy-nemsis"},
     "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
@@ -128,10 +131,11 @@ def public_names() -> dict[str, list[str]]:
 
 def escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Escape what docstrings mean literally: |S| is no substitution, and (n_iter_,) no reference."""
-    lines[:] = [
-        re.sub(r"(\w)_(?=,\))", r"\1\\_", line.replace("|", r"\|")) if ">>>" not in line else line
-        for line in lines
-    ]
+    for i, line in enumerate(lines):
+        if ">>>" not in line:
+            lines[i] = line = line.replace("|", r"\|")
+        if "of shape (" in line:
+            lines[i] = re.sub(r"(?<=\w)_(?=[ ,)])", r"\\_", line)
 
 
 def setup(app: Any) -> None:

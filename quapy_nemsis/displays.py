@@ -303,7 +303,7 @@ class PrevalenceDisplay(_Display):
                 ax.plot(at, values, marker, color=grey, ms=10, mew=2, label=label)
         ax.set_xticks(at, [str(label) for label in self.classes])
         ax.set_xlim(-0.5, len(at) - 0.5)
-        ax.set_ylim(bottom=0.0)
+        ax.set_ylim(bottom=0.0, auto=True)  # more may be drawn
         ax.set_xlabel("class")
         ax.set_ylabel("prevalence")
         self._finish(ax)
@@ -482,7 +482,7 @@ class DriftErrorDisplay(_Display):
             )
         ax.set_xlabel("drift from training")
         ax.set_ylabel("absolute error of the prevalence")
-        ax.set_ylim(bottom=0.0)
+        ax.set_ylim(bottom=0.0, auto=True)  # more may be drawn
         self._finish(ax)
         return self
 

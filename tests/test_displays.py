@@ -149,6 +149,12 @@ def test_displays_share_axes(three):
         display = DiagonalDisplay.from_estimator(quantifier, protocol, name=name, ax=ax)
     assert len(ax.get_lines()) == 3  # two curves, one diagonal
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["first", "second"]
+    for found in ([0.6], [0.9]):
+        DriftErrorDisplay.from_predictions([0.5], found, 0.5, ax=(drift := new_ax()))
+        DriftErrorDisplay.from_predictions([0.5], [0.7], 0.5, ax=drift)
+        low, high = drift.get_ylim()
+        assert low == 0.0
+        assert high > max(abs(found[0] - 0.5), 0.2)
     again = new_ax()
     display.plot(again)
     assert display.ax_ is again
