@@ -3,13 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test slow bench lint clean
+.PHONY: demo test docs dist slow bench lint clean
 
 demo: $(VENV)/ready
 	$(RUN) -m experiments compare --jobs 2 --out results/demo
 
 test: lint
 	$(RUN) -m pytest --numprocesses 2 --dist loadfile
+
+# The site, into docs/_build/html: pages, gallery (which is run) and API reference. Warnings are errors.
+docs: $(VENV)/ready-docs
+	$(RUN) -m sphinx --fail-on-warning --keep-going --jobs auto docs docs/_build/html
+
+# A wheel and an sdist, checked, in dist.
+dist: $(VENV)/ready-dist
+	rm -rf dist build
+	$(RUN) -m build --quiet
+	$(RUN) -m twine check --strict dist/*
 
 slow: $(VENV)/ready
 	$(RUN) -m pytest -m slow
@@ -29,5 +39,13 @@ $(VENV)/ready: pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[experiments,test]"
 	@touch $@
 
+$(VENV)/ready-docs: $(VENV)/ready
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@touch $@
+
+$(VENV)/ready-dist: $(VENV)/ready
+	@$(RUN) -m pip install --quiet --disable-pip-version-check build twine
+	@touch $@
+
 clean:
-	rm -rf $(VENV) results build dist *.egg-info
+	rm -rf $(VENV) results build dist docs/_build docs/api docs/gallery *.egg-info

@@ -38,13 +38,13 @@ from experiments.names import (
 
 _EXAMPLES = """examples:
   python -m experiments compare
-      embedded data, ten methods, QuaPy's artificial-prevalence protocol: a table and a report
+      embedded data, eleven methods, QuaPy's artificial-prevalence protocol: a table and a report
   python -m experiments compare --sets adult letter --data-dir FOLDER --methods CC ACC "ACC(NEMSIS:q)" --jobs 2
       some methods on named sets in a folder of files
   python -m experiments compare --sets mine.csv --target outcome --positive yes
       your own file
   python -m experiments compare --sets a.csv b.xlsx --target a.csv:outcome b.xlsx:class --decimal ,
-      files with other columns of labels and a decimal comma, which is recognised if it is not said
+      files whose label columns differ, with a decimal comma (which is recognised if you do not give it)
   python -m experiments reproduce fig1 fig4 --data-dir FOLDER
       figures of the paper, with what the numbers say about its claims
   python -m experiments compare --dask tcp://host:8786

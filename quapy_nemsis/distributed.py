@@ -52,6 +52,8 @@ from quapy_nemsis.learners.state import UNWEIGHTED, Data, State
 from quapy_nemsis.learners.tuning import held_out_scores, tune
 from quapy_nemsis.merging import Learner
 
+__all__ = ["fit", "predict", "prevalence", "quapy_on_dask"]
+
 # Number of rows, sampled from all partitions, for tuning and calibration; and the minimum number of each class among
 # them, two for each of the five folds of tuning.
 _SAMPLE, _LEAST = 120_000, 10

@@ -5,8 +5,11 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 
+import matplotlib
 import pytest
+from matplotlib import pyplot
 from setuptools import find_packages
 
 import quapy_nemsis
@@ -71,6 +74,7 @@ LAYERS = [
     {"tracking.following"},
     {"tracking.plotting"},
     {"tracking"},
+    {"displays"},
     {"cli"},
     {"__main__", "cli.changes"},
     {"cli.rendering"},
@@ -154,7 +158,11 @@ def test_public_names_are_documented_with_an_example(name):
         assert ">>>" in thing.__doc__, f"{name} has no example"
 
 
-PAGES = ["README.md", "docs/guide.md", "docs/streams.md"]
+PAGES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("quantification", "posteriors", "classes")),
+    *(f"docs/{name}.md" for name in ("custom", "structural", "streams")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -173,6 +181,75 @@ def test_links_of_pages_point_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if not link.startswith("http"):
             assert (ROOT / page).parent.joinpath(link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_example_scales_before_it_splits(page):
+    """That would leak the test rows into training, and readers copy what they see."""
+    assert not re.search(r"\bscale\(|fit_transform\(", (ROOT / page).read_text())
+
+
+def test_readme_is_one_page():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_every_public_name_has_a_page():
+    """The site makes a page of each name in docs/api.rst."""
+    wanted = set(quapy_nemsis.__all__)
+    for module in ("aggregation", "displays", "distributed", "drift", "streaming", "tracking"):
+        wanted |= set(import_module(f"quapy_nemsis.{module}").__all__)
+    listed = re.findall(
+        r"^   (?:drift\.)?(\w+)$", (ROOT / "docs" / "api.rst").read_text(), re.MULTILINE
+    )
+    assert sorted(listed) == sorted(wanted)
+
+
+def test_every_page_is_in_the_site():
+    docs = ROOT / "docs"
+    pages = {path.stem for path in docs.glob("*.md")} - {"index"}
+    toctrees = "".join(
+        block
+        for path in docs.glob("*.md")
+        for block in re.findall(r"```{toctree}(.*?)```", path.read_text(), flags=re.DOTALL)
+    )
+    assert pages | {"api", "gallery/index"} == set(
+        re.findall(r"^([\w/]+)$", toctrees, re.MULTILINE)
+    )
+
+
+GALLERY = sorted((ROOT / "examples").glob("plot_*.py"))
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=[path.stem for path in GALLERY])
+def test_scripts_of_the_gallery_are_sound(path):
+    """``make docs`` runs them all; here, each is compiled and what it imports must exist."""
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree).splitlines()[1].startswith("===")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = import_module(node.module)
+            assert all(hasattr(module, alias.name) for alias in node.names)
+    assert path.read_text().endswith("plt.show()\n")
+
+
+@pytest.mark.parametrize("number", ["06", "12"])
+def test_scripts_of_the_gallery_run(number, monkeypatch):
+    matplotlib.use("Agg")
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    (path,) = (path for path in GALLERY if path.name.startswith(f"plot_{number}_"))
+    exec(compile(path.read_text(), path, "exec"), {"__name__": "__main__"})
+    (number_of_figure,) = pyplot.get_fignums()
+    assert pyplot.figure(number_of_figure).axes[0].lines
+    pyplot.close("all")
+
+
+def test_gallery_has_a_dozen_scripts():
+    assert len(GALLERY) >= 12
+
+
+def test_citation_has_this_version():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {quapy_nemsis.__version__}\n" in text
 
 
 def test_readme_commands_are_targets_of_the_makefile():

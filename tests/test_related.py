@@ -689,7 +689,7 @@ def test_learners_by_name_take_features():
     made = methods.method("EMQ(Nystrom+LR)")(7).classifier
     assert isinstance(made["features"], NystromFeatures)
     assert made["features"].random_state == 7
-    assert parse_method("EMQ(Nystrom+LR) (tuned)").grid.keys() >= {
+    assert parse_method("EMQ(Nystrom+LR) (tuned)").grids[0].keys() >= {
         "classifier__learner__C",
         "calib",
     }

@@ -9,11 +9,21 @@ import numpy as np
 from quapy_nemsis.streaming.learning import Progress
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Okabe and Ito's colours, which colour-blind readers can tell apart.
 _BLUE, _ORANGE, _GREEN = "#0072B2", "#D55E00", "#009E73"
 COLOURS = ("#000000", "#E69F00", _BLUE, _GREEN, "#CC79A7", _ORANGE, "#56B4E9")
+
+
+def new_axes(name: str) -> Axes:
+    """Axes of a new figure of pyplot, for the display of this name."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(f"{name} draws with matplotlib: pip install matplotlib") from error
+    return pyplot.subplots(layout="constrained")[1]
 
 
 def plot_progress(progress: Progress) -> Figure:
