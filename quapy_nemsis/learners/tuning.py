@@ -160,8 +160,8 @@ def candidates(X: Any, settings: S) -> list[S]:
     square = _mean_square(X[: 10 * _MOST_ROWS])
     square = square if 0.0 < square < math.inf else 1.0
     steps = [c / square for c in STEP_SIZES] if math.isnan(settings.eta0) else [math.nan]
-    radii = RADII if X.shape[0] <= _SMALL else _RADII_OF_MANY
-    radii = [c / math.sqrt(square) for c in radii] if math.isnan(settings.radius) else [math.nan]
+    factors = RADII if X.shape[0] <= _SMALL else _RADII_OF_MANY
+    radii = [c / math.sqrt(square) for c in factors] if math.isnan(settings.radius) else [math.nan]
     return [settings.completed(step, radius) for radius in radii for step in steps]
 
 
