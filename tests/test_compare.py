@@ -1,5 +1,6 @@
 """`python -m experiments`: the real thing, small."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -320,6 +321,43 @@ def test_compare_and_its_report(tmp_path, capsys):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(SystemExit, match=r"run\.json is broken: run the comparison again"):
         run("report", tmp_path)
+
+
+def test_one_report_of_several_folders(tmp_path, capsys):
+    """It is that of a comparison of all methods; what was computed otherwise is refused."""
+    folders = [tmp_path / name for name in ("first", "second", "other", "both")]
+    run_compare(folders[0], "CC", "ACC")
+    run_compare(folders[1], "ACC", "PCC")
+    run_compare(folders[2], "PCC", options=["--train-rows", 100])
+    run_compare(folders[3], "CC", "ACC", "PCC")
+    capsys.readouterr()
+    run("report", folders[3], "--format", "csv")
+    expected = capsys.readouterr().out
+    joined = tmp_path / "joined"
+    run("report", *folders[:2], "--out", joined, "--format", "csv")
+    found = capsys.readouterr().out
+    assert found.replace(str(joined), str(folders[3])) == expected
+    with pytest.raises(
+        SystemExit, match="other was computed with --train-rows 100, .*first with None"
+    ):
+        run("report", folders[0], folders[2])
+    cell = next((folders[1] / "cells").glob("*PCC*"))
+    record = json.loads(cell.read_text())
+    record["record"]["origin"]["sha256 of breast_cancer"] = "0" * 64
+    cell.write_text(json.dumps(record))
+    with pytest.raises(SystemExit, match="the rows of breast_cancer are not the same"):
+        run("report", *folders[:2])
+
+
+def test_training_rows_can_be_limited():
+    whole = catalogue.locate("breast_cancer", None)
+    X, y, X_test, y_test = data.split(whole, 3)
+    few = data.split(dataclasses.replace(whole, train_rows=100), 3)
+    assert few[0].shape == (100, X.shape[1])
+    assert few[1].mean() == pytest.approx(y.mean(), abs=0.01)
+    np.testing.assert_array_equal(few[3], y_test)
+    many = data.split(dataclasses.replace(whole, train_rows=len(y)), 3)
+    np.testing.assert_array_equal(many[0], X)
 
 
 def test_what_a_user_is_told_beforehand(tmp_path, capsys):
