@@ -50,5 +50,5 @@ def protocols(sets: list[str], data_dir: Path | None, n_samples: int, few: int) 
         table.rows.append(row)
     totals = {key: sum(row[key] for row in table.rows) for key in list(table.rows[0])[2:]}
     table.rows.append({"set": "all", "classes": 0.0, **totals})
-    table.note = f"Seconds; those of QuaPy's code are scaled up from {few} samples. Drawing and classifying rows is not counted."
+    table.note = f"Seconds, of QuaPy's code scaled up from {few} samples. Drawing and classifying rows is not counted."
     return table
