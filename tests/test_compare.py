@@ -338,7 +338,7 @@ def test_one_report_of_several_folders(tmp_path, capsys):
     found = capsys.readouterr().out
     assert found.replace(str(joined), str(folders[3])) == expected
     with pytest.raises(
-        SystemExit, match="other was computed with --train-rows 100, .*first with None"
+        SystemExit, match=r"other was computed with --train-rows 100, .*first with None"
     ):
         run("report", folders[0], folders[2])
     cell = next((folders[1] / "cells").glob("*PCC*"))
@@ -351,7 +351,7 @@ def test_one_report_of_several_folders(tmp_path, capsys):
 
 def test_training_rows_can_be_limited():
     whole = catalogue.locate("breast_cancer", None)
-    X, y, X_test, y_test = data.split(whole, 3)
+    X, y, _, y_test = data.split(whole, 3)
     few = data.split(dataclasses.replace(whole, train_rows=100), 3)
     assert few[0].shape == (100, X.shape[1])
     assert few[1].mean() == pytest.approx(y.mean(), abs=0.01)
