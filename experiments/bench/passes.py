@@ -99,13 +99,17 @@ def vowpal_wabbit(X: np.ndarray, y: np.ndarray) -> Callable[[], float]:
         for row, label in zip(X[:n].tolist(), y[:n].tolist(), strict=True):
             entries = " ".join(f"{place}:{entry:.6g}" for place, entry in enumerate(row))
             file.write(f"{1 if label else -1} | {entries}\n")
-    options = f"--loss_function hinge --quiet --cache_file {cached}"
-    Workspace(f"{options} -d {text}").finish()
+    options = f"--loss_function hinge --quiet -d {text} --cache_file {cached}"
+    Workspace(options).finish()  # which writes the cache
 
     def task() -> float:
         begin = time.perf_counter()
-        Workspace(options).finish()
-        return (time.perf_counter() - begin) * len(y) / n
+        model = Workspace(options)
+        seconds = time.perf_counter() - begin
+        if model.get_weighted_examples() != n:
+            raise RuntimeError(f"Vowpal Wabbit learned {model.get_weighted_examples()} of {n} rows")
+        model.finish()
+        return seconds * len(y) / n
 
     return task
 
