@@ -10,7 +10,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import quapy_nemsis
-from quapy_nemsis import FourierFeatures, NEMSISClassifier, Quantifier, SCANClassifier, load, save
+from quapy_nemsis import (
+    FourierFeatures,
+    NEMSISClassifier,
+    NystromFeatures,
+    Quantifier,
+    SCANClassifier,
+    load,
+    save,
+)
 from quapy_nemsis.persistence import QUANTIFIERS
 from tests.conftest import ROOT, make_points
 from tests.forging import forged, opened, put
@@ -59,12 +67,13 @@ FEATURES = FourierFeatures(10, random_state=0)
     [
         Quantifier(learner(), features=None, n_draws=20, random_state=0),
         Quantifier(learner(), features=FEATURES, n_draws=20, random_state=1, prior=1.0),
+        Quantifier(learner(), features=NystromFeatures(9, random_state=0), random_state=4),
         Quantifier(learner(), features="auto", n_draws=20, random_state=2, no_drift=0.0),
         Quantifier(
             SCANClassifier(eta0=0.1, radius=10.0, n_passes=2), features=None, random_state=3
         ),
     ],
-    ids=["plain", "features", "auto", "scan"],
+    ids=["plain", "features", "landmarks", "auto", "scan"],
 )
 def test_quantifier_comes_back_as_it_was_and_goes_on(quantifier, tmp_path):
     path = tmp_path / "quantifier.npz"

@@ -56,7 +56,7 @@ def test_the_record_of_a_choice():
     X, y = make_points(n=3000)
     learner = NEMSISClassifier("q", random_state=0).fit(X, y)
     table = learner.tuning_
-    assert len(set(zip(table["eta0"], table["radius"], strict=True))) == 16
+    assert len(set(zip(table["eta0"], table["radius"], strict=True))) == 8 * 5
     pairs = list(zip(table["eta0"], table["radius"], strict=True))
     chosen = pairs.index((learner.eta0_, learner.radius_))
     # Posteriors decide between candidates that are as good as the best, up to two standard errors.
@@ -72,7 +72,7 @@ def test_given_values_stay():
     X, y = make_points(n=1000)
     step = NEMSISClassifier(eta0=0.3, random_state=0).fit(X, y)
     assert set(step.tuning_["eta0"]) == {0.3}
-    assert len(step.tuning_["radius"]) == 2
+    assert len(step.tuning_["radius"]) == 5
     ball = NEMSISClassifier(radius=0.5, random_state=0).fit(X, y)
     assert set(ball.tuning_["radius"]) == {0.5}
     assert np.linalg.norm(ball.coef_) <= 0.5
@@ -82,8 +82,8 @@ def test_given_values_stay():
 def test_the_grid_follows_the_scale():
     X, _ = make_points(n=100)
     settings = NEMSISClassifier().settings()
-    plain, larger = candidates(X, settings), candidates(10.0 * X, settings)
-    sparse = candidates(scipy.sparse.csr_matrix(X), settings)
+    plain, larger = candidates(X, settings, True), candidates(10.0 * X, settings, True)
+    sparse = candidates(scipy.sparse.csr_matrix(X), settings, True)
     for one, other, same in zip(plain, larger, sparse, strict=True):
         assert other.eta0 == pytest.approx(one.eta0 / 100)
         assert other.radius == pytest.approx(one.radius / 10)

@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 STEP_SIZES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+# The last three are for posteriors where rows are few: elsewhere they gain little, and candidates take longer.
 RADII = (math.inf, 100.0, 30.0, 10.0, 3.0)
-# With many rows there is less to regularise, and candidates take longer.
-_RADII_OF_MANY = RADII[:2]
 STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
 _MOST_ROWS = 100_000
@@ -155,12 +154,12 @@ def _mean_square(X: Any) -> float:
     return float(np.einsum("i,i->", values, values, dtype=np.float64) / X.shape[0])
 
 
-def candidates(X: Any, settings: S) -> list[S]:
-    """Candidate settings; values given by the user are kept."""
+def candidates(X: Any, settings: S, posteriors: bool) -> list[S]:
+    """Candidate settings; values given by the user are kept. Small radii are for posteriors, of few rows."""
     square = _mean_square(X[: 10 * _MOST_ROWS])
     square = square if 0.0 < square < math.inf else 1.0
     steps = [c / square for c in STEP_SIZES] if math.isnan(settings.eta0) else [math.nan]
-    factors = RADII if X.shape[0] <= _SMALL else _RADII_OF_MANY
+    factors = RADII if posteriors and X.shape[0] <= _SMALL else RADII[:2]
     radii = [c / math.sqrt(square) for c in factors] if math.isnan(settings.radius) else [math.nan]
     return [settings.completed(step, radius) for radius in radii for step in steps]
 
@@ -389,7 +388,7 @@ def tune(
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
         return None
     warn_of_scale(data.X, stacklevel=5)
-    every, measure = candidates(data.X, settings), settings.measure
+    every, measure = candidates(data.X, settings, posteriors), settings.measure
     folds = _folds(data, measure.prevalence_only, rng)
     n_features, n_classes = data.X.shape[1], data.n_classes
     for fold in folds:

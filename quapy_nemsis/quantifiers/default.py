@@ -25,7 +25,7 @@ from quapy_nemsis._validation import (
     check_share,
     encode,
 )
-from quapy_nemsis.features import FourierFeatures
+from quapy_nemsis.features import FourierFeatures, RandomFeatures
 from quapy_nemsis.learners.base import ProbabilisticOnlineClassifier
 from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.nemsis import NEMSISClassifier
@@ -436,7 +436,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         fitted = hasattr(self, "calibration_")
         features = (self.features, getattr(self, "features_", None))
         strange = [
-            thing for thing in features if not isinstance(thing, FourierFeatures | None | str)
+            thing for thing in features if not isinstance(thing, RandomFeatures | None | str)
         ]
         for thing in [*strange, *([] if own else [self.classifier])]:
             raise TypeError(
@@ -445,7 +445,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             )
         parameters = self.get_params(deep=False)
         parts = {"classifier": parameters.pop("classifier")}
-        if isinstance(self.features, FourierFeatures):
+        if isinstance(self.features, RandomFeatures):
             parts["features"] = parameters.pop("features")
             parameters["features"] = None
         if fitted and self.features_ is not None:
@@ -462,7 +462,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         names = {"classifier", "features", "fitted features"}
         if (
             not isinstance(learner, _CALIBRATED)
-            or not all(isinstance(part, FourierFeatures | None) for part in features)
+            or not all(isinstance(part, RandomFeatures | None) for part in features)
             or not parts.keys() <= names
             or parameters.get("val_split") is not None
         ):
@@ -480,9 +480,9 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         if not hasattr(learner, "calibration_"):
             raise ValueError("its learner is not fitted")
         found.calibration_, found.features_ = learner.calibration_, features[1]
-        made = None if found.features_ is None else getattr(found.features_, "directions_", None)
-        if found.features_ is not None and (
-            made is None or made.shape[0] + 2 * made.shape[1] != learner.n_features_in_
-        ):
+        width = getattr(
+            features[1], "_n_features_out", None
+        )  # none of features that are not fitted
+        if found.features_ is not None and width != learner.n_features_in_:
             raise ValueError("its features do not fit its learner")
         return found
