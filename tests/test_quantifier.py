@@ -160,7 +160,7 @@ def test_grid_search_reaches_the_learner(quantifier, grid, n_jobs, train, unseen
 @pytest.mark.filterwarnings("ignore:The learner NEMSISClassifier does not seem:UserWarning")
 def test_classifier_under_quapys_methods(method, train, unseen):
     quantifier, grid = (
-        method(NEMSISClassifier("ba", random_state=0)),
+        method(NEMSISClassifier("ba", radius=np.inf, n_passes=1, random_state=0)),
         {"classifier__eta0": [1e-9, 0.1]},
     )
     options = {"error": "mae", "refit": False, "raise_errors": True}
