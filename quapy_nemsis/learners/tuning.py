@@ -1,14 +1,14 @@
 """Automatic choice of the step size and the radius.
 
-In `fit`, candidates are trained on one part of the rows and evaluated on held-out rows, using the averaged models that
-would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
-already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
-candidates are cross-validated on up to five folds. At most 200,000 rows are used (30,000 for more than two classes),
-four fifths of them for training, in as many passes as `fit` makes (1PMB: at most five). The worse candidates are
-dropped after the first and the second pass. Candidates that are within two standard errors of the best are told apart
-by the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the
-scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of
-1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
+In `fit`, candidates are trained on one part of the rows and evaluated on held-out rows, using the averaged models
+that would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows
+that were already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows
+contains fewer, the candidates are cross-validated on up to five folds. At most 200,000 rows are used (30,000 for more
+than two classes), four fifths of them for training, in as many passes as `fit` makes (1PMB: at most five). The worse
+half of the candidates is dropped after 1, 2, 4, 8, … passes, until four are left. Candidates that are within two
+standard errors of the best are told apart by the likelihood of their posteriors: the step size matters more for these
+than for the measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to
+η₀·‖x‖², so the step sizes are multiples of 1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
 
 With the step size and radius that are used, given or chosen, further learners score rows that they have not learned
 (`held_out_scores`), and posteriors are fitted to these scores: scores of training rows flatter the model.
@@ -381,8 +381,8 @@ def tune(
 ) -> Tuned[S] | None:
     """Train the candidates on part of the rows, evaluate them on the rest, and choose the best.
 
-    After the first and the second pass, the worse half is dropped, but at least four are kept. If the learner has
-    posteriors, they decide between candidates that are equally good by the measure. The result is None if step size and
+    After 1, 2, 4, 8, … passes, the worse half is dropped, but at least four are kept. If the learner has posteriors,
+    they decide between candidates that are equally good by the measure. The result is None if step size and
     radius are both given.
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
@@ -408,8 +408,8 @@ def tune(
             if not len(alive):
                 eta0 = AUTO if math.isnan(settings.eta0) else settings.eta0
                 refuse_divergence(data.X, "with every candidate", eta0)
-        last = i == n_passes - 1
-        if not last and (i > 1 or len(alive) <= _FINALISTS):
+        last, done = i == n_passes - 1, i + 1
+        if not last and (done & (done - 1) or len(alive) <= _FINALISTS):  # no power of two
             continue
         parts = zip(*(fold.evaluate() for fold in folds), strict=True)
         found = CandidateScores(*(np.array(part) for part in parts))
