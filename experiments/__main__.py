@@ -29,6 +29,7 @@ from experiments.names import (
     FIGURES,
     LEARNERS,
     METRICS,
+    PRESET_METHODS,
     PRESETS,
     PROTOCOLS,
     REPORTS,
@@ -209,6 +210,8 @@ def parser() -> argparse.ArgumentParser:
     figures = [*FIGURES, "all", *PRESETS]
     meant = f"fig1 … fig6, or all of them; or one of {', '.join(PRESETS)}, with published figures"
     add("figures", nargs="+", choices=figures, metavar="FIGURE", help=meant)
+    compared = f"what {' and '.join(PRESETS)} compare (default {' '.join(PRESET_METHODS)})"
+    add("--methods", nargs="+", metavar="METHOD", help=compared)
     add("--seeds", type=int, default=5, help=f"splits {shown}")
     add("--passes", type=int, default=25, help=f"passes of the curves over time {shown}")
     add("--out", type=Path, default=Path("results/reproduce"), help=written)
@@ -270,6 +273,8 @@ def check(options: dict) -> None:
         at_least(options, 1, "seeds", "passes")
         if len(options["figures"]) > 1 and set(options["figures"]) & set(PRESETS):
             raise ValueError(f"run {' and '.join(PRESETS)} one at a time, and without figures")
+        if options["methods"] and options["figures"][0] not in PRESETS:
+            raise ValueError(f"--methods is for {' and '.join(PRESETS)}: figures have their own")
     elif options["command"] == "data" and options["action"] == "fetch" and not options["names"]:
         raise ValueError("name what to fetch: python -m experiments data fetch NAME")
 

@@ -247,7 +247,7 @@ def run_preset(preset: str, options: dict) -> None:
         raise FileNotFoundError(
             f"none of the data sets of {preset} is here; `python -m experiments data` says where they come from"
         )
-    kept = {name: options[name] for name in ("seeds", "jobs", "line")}
+    kept = {name: options[name] for name in ("methods", "seeds", "jobs", "line")}
     alone = {
         "format": REPORTS,
         "dask": None,

@@ -25,6 +25,8 @@ FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6")
 REPORTS = ("html", "md", "latex", "csv", "parquet")
 #: Experiments of the literature that are run like comparisons.
 PRESETS = ("uci-multiclass", "lequa")
+#: The methods that these compare if nothing is named.
+PRESET_METHODS = ("Quantifier", "CC", "ACC", "PACC", "EMQ")
 
 #: QuaPy's aggregations, and that of this package, by name, with the name of the class.
 AGGREGATIONS = {

@@ -6,6 +6,7 @@ under UPP. ``reproduce lequa`` runs the folders of the LeQua 2022 competition, t
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from quapy.data.datasets import UCI_MULTICLASS_DATASETS
 
 from experiments.catalogue import TEST_SIZE, DataSet, find, folders, is_bags
-from experiments.names import expand
+from experiments.names import PRESET_METHODS, expand
 from experiments.report import number
 from experiments.stats import errors, failure
 from experiments.store import Cell
@@ -22,7 +23,6 @@ from experiments.store import Cell
 SAMPLE_SIZES = {"uci-multiclass": 500, "lequa": 250}
 #: QuaPy leaves out the training rows of a UCI set beyond so many.
 MOST_ROWS = 25_000
-METHODS = ("Quantifier", "CC", "ACC", "PACC", "EMQ")
 #: Mean absolute errors on QuaPy's UCI sets: EM, and the best of EM, EM-BCTS, smoothed EM and Dirichlet-MAP EM, all with
 #: logistic regression tuned by GridSearchQ. They were published with the repository pglez82/emq-stabilization (2026).
 PUBLISHED_UCI: dict[str, tuple[float, float]] = {
@@ -78,7 +78,7 @@ def data_sets(preset: str, data_dir: Path | None) -> tuple[list[DataSet], list[s
 
 
 def table(preset: str, cells: list[Cell]) -> list[list[str]]:
-    """Return rows of mean absolute errors, one for each data set: ours, then those published; the first is a head."""
+    """Return a head, mean absolute errors of each data set (ours, then those published), and their means, as rows."""
     sets = list(dict.fromkeys(cell.data for cell in cells))
     ours = list(dict.fromkeys(cell.method for cell in cells))
     known = {name: published(preset, name) for name in sets}
@@ -88,22 +88,31 @@ def table(preset: str, cells: list[Cell]) -> list[list[str]]:
         if not failure(cell):
             mean = float(errors(cell, "mae", 1).mean())
             values.setdefault((cell.data, cell.method), []).append(mean)
-    rows = [["", *ours, *columns]]
+    rows, complete = [["", *ours, *columns]], []
     for name in sets:
-        shown = [values.get((name, method), []) for method in ours]
-        means = [number(float(np.mean(found))) if found else "failed" for found in shown]
+        found = [values.get((name, method), []) for method in ours]
+        means = [float(np.mean(one)) if one else math.nan for one in found]
+        both = [*means, *(known[name].get(column, math.nan) for column in columns)]
+        shown = ["failed" if math.isnan(mean) else number(mean) for mean in means]
         rows.append(
-            [name, *means, *(number(known[name][c]) if c in known[name] else "–" for c in columns)]
+            [name, *shown, *("–" if math.isnan(v) else number(v) for v in both[len(ours) :])]
         )
+        if np.isfinite(both).all():
+            complete.append(both)
+    if len(complete) > 1:
+        rows.append(["mean", *map(number, np.mean(complete, axis=0))])
+        rows.append(["geometric mean", *map(number, np.exp(np.mean(np.log(complete), axis=0)))])
     return rows
 
 
-def options(preset: str, datasets: list[DataSet], **given: Any) -> dict[str, Any]:
-    """Return the options of a preset, as `compare` has them."""
+def options(
+    preset: str, datasets: list[DataSet], methods: list[str] | None, **given: Any
+) -> dict[str, Any]:
+    """Return the options of a preset, as `compare` has them; without methods, those of the preset."""
     return {
         "sets": [dataset.name for dataset in datasets],
         "located": datasets,
-        "methods": expand(list(METHODS), "tuned"),
+        "methods": expand(list(methods or PRESET_METHODS), "tuned"),
         "protocol": "UPP" if preset == "uci-multiclass" else None,
         "sample_size": SAMPLE_SIZES[preset],
         "repeats": 1000,

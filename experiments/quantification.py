@@ -4,7 +4,6 @@
 
 * ``drift``: sets of two classes, mean absolute error under APP (21 prevalences, 25 samples of 500 rows each), and under
   NPP (500 samples at the prevalence of the data);
-* ``classes``: sets of several classes, mean absolute error under UPP (1,000 samples of 500 rows);
 * ``rows``: error against the number of training rows, with a figure;
 * ``coverage``: how often intervals contain the true prevalence, and their widths;
 * ``seconds``: time to fit.
@@ -26,6 +25,7 @@ import numpy as np
 import quapy as qp
 from joblib import Parallel, delayed
 from quapy.method.aggregative import EMQ, PACC
+from scipy.stats import ttest_rel
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
@@ -34,8 +34,7 @@ from experiments import tuned
 from experiments.catalogue import locate
 from experiments.data import load, split
 from experiments.errors import plain_errors
-from experiments.multiclass import MOST_ROWS
-from experiments.multiclass import SETS as CLASS_SETS
+from experiments.stats import holm
 from quapy_nemsis import NEMSISClassifier, Quantifier
 from quapy_nemsis.tables.preparing import are_term_counts, preparer
 
@@ -99,7 +98,7 @@ def quietly(seed: int, work: Callable[[], Any]) -> Any:
 
 
 def errors(name: str, folder: Path, seed: int, most: int | None, method: str, samples: int) -> dict:
-    """Mean absolute error of a method under APP or UPP, and under NPP, and the seconds of its fit."""
+    """Mean absolute error of a method under APP and under NPP, and the seconds of its fit."""
     X, y, X_test, y_test = data(name, folder, seed, most)
     test = qp.data.LabelledCollection(X_test, y_test, classes=np.unique(y_test))
     fit = {**ours(seed), **tuned.baselines(SIZE)}[method]
@@ -108,13 +107,8 @@ def errors(name: str, folder: Path, seed: int, most: int | None, method: str, sa
         begin = time.perf_counter()
         quantifier = fit(X, y)
         seconds = time.perf_counter() - begin
-        if test.n_classes == 2:
-            repeats = max(samples // 21, 1)
-            drift = qp.protocol.APP(
-                test, SIZE, n_prevalences=21, repeats=repeats, random_state=seed
-            )
-        else:
-            drift = qp.protocol.UPP(test, SIZE, repeats=samples, random_state=seed)
+        repeats = max(samples // 21, 1)
+        drift = qp.protocol.APP(test, SIZE, n_prevalences=21, repeats=repeats, random_state=seed)
         same = qp.protocol.NPP(test, SIZE, repeats=min(samples, 500), random_state=seed)
         return {
             "drift": float(qp.evaluation.evaluate(quantifier, drift, "mae")),
@@ -249,34 +243,8 @@ def drift(options: argparse.Namespace) -> None:
     )
 
 
-def classes(options: argparse.Namespace) -> None:
-    """Print errors on sets of several classes."""
-    methods = options.methods or [
-        "Quantifier",
-        "Quantifier(LR)",
-        "EMQ(LR)",
-        "EMQ(LR-isotonic)",
-        "EMQ(NEMSIS:ba)",
-    ]
-    names, cells = options.sets or list(CLASS_SETS), Cells(options.out / "classes.jsonl")
-
-    def keys(method: str) -> Callable[[str], list[tuple]]:
-        return lambda name: [(name, 0, MOST_ROWS, method, options.samples or 1000)]
-
-    every = [key for name in names for method in methods for key in keys(method)(name)]
-    cells.run(errors, every, options.data_dir, options.jobs)
-    for name in names:
-        print(
-            f"{name:18}", *(f"{_means(cells, keys(m), 'drift', [name])[0]:8.4f}" for m in methods)
-        )
-    for what, title in (("drift", "MAE under UPP"), ("same", "MAE under NPP")):
-        table(
-            title, {method: _means(cells, keys(method), what, names) for method in methods}, names
-        )
-
-
 def rows(options: argparse.Namespace) -> None:
-    """Print errors against the number of training rows, and draw a figure."""
+    """Print errors against the number of training rows, say where the first two methods differ, and draw a figure."""
     methods = options.methods or ["Quantifier", "EMQ(LR-isotonic)", "EMQ(LR)"]
     names, cells = options.sets or list(SETS), Cells(options.out / "rows.jsonl")
     sizes = {
@@ -292,13 +260,50 @@ def rows(options: argparse.Namespace) -> None:
     every = [key for n in names for size in sizes[n] for m in methods for key in keys(m, n, size)]
     cells.run(errors, every, options.data_dir, options.jobs)
 
+    def of_splits(method: str, name: str, size: int) -> np.ndarray:
+        return np.array([cells[key]["drift"] for key in keys(method, name, size)])
+
     def error(method: str, name: str, size: int) -> float:
-        return float(np.mean([cells[key]["drift"] for key in keys(method, name, size)]))
+        return float(np.mean(of_splits(method, name, size)))
 
     for name in names:
         found = {method: [error(method, name, size) for size in sizes[name]] for method in methods}
         table(f"{name}: MAE under APP by training rows", found, [str(size) for size in sizes[name]])
+    if len(methods) > 1 and options.splits > 1:
+        _print_ratios(names, sizes, methods, of_splits)
     _plot_rows(names, sizes, methods, error, options.out / "rows.png")
+
+
+def _print_ratios(
+    names: list[str],
+    sizes: dict[str, list[int]],
+    methods: list[str],
+    of_splits: Callable[[str, str, int], np.ndarray],
+) -> None:
+    """Print the error of the first method as a multiple of that of the second, and where they differ.
+
+    The training rows of splits are small parts of the data and have few rows in common. So the paired t-test over the
+    splits needs no correction for that, only Holm's for the number of cells.
+    """
+    first, second = methods[:2]
+    cells = [(name, size) for name in names for size in sizes[name]]
+    pairs = [(of_splits(first, *cell), of_splits(second, *cell)) for cell in cells]
+    ratios = {c: a.mean() / b.mean() for c, (a, b) in zip(cells, pairs, strict=True)}
+    p_values = np.array([ttest_rel(np.log(a), np.log(b)).pvalue for a, b in pairs])
+    differ = {c for c, p in zip(cells, holm(p_values), strict=True) if p < 0.05}
+    every = sorted({size for _, size in cells})
+    print(f"\n{first}, error as a multiple of that of {second} (* differs)")
+    print(f"{'':12}" + "".join(f"{size:>10}" for size in every))
+    for name in names:
+        shown = [
+            f"{ratios[name, n]:.2f}{'*' if (name, n) in differ else ' '}"
+            if n in sizes[name]
+            else ""
+            for n in every
+        ]
+        print(f"{name:12}" + "".join(f"{text:>10}" for text in shown))
+    means = [np.mean([np.log(ratios[c]) for c in cells if c[1] == size]) for size in every]
+    print(f"{'geometric':12}" + "".join(f"{np.exp(mean):9.2f} " for mean in means))
 
 
 def _plot_rows(
@@ -371,7 +376,7 @@ def times(options: argparse.Namespace) -> None:
     table("seconds to fit", found, names, digits=2)
 
 
-PARTS = {"drift": drift, "classes": classes, "rows": rows, "coverage": intervals, "seconds": times}
+PARTS = {"drift": drift, "rows": rows, "coverage": intervals, "seconds": times}
 
 
 def main() -> None:

@@ -8,16 +8,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from experiments import quantification, tuned
-from tests.conftest import make_classes, make_points
+from tests.conftest import make_points
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Run a part on small sets of two and of three classes; return what it prints."""
+    """Run a part on a small set; return what it prints."""
     X, y = make_points(n=700, d=3)
     np.savez(tmp_path / "two.npz", X=X, y=np.where(y, 1, -1))
-    X, y = make_classes(n=700, d=3)
-    np.savez(tmp_path / "three.npz", X=X, y=y)
     monkeypatch.setattr(quantification, "SIZE", 50)
     monkeypatch.setattr(quantification, "ROWS", (100, 300))
     monkeypatch.setattr(quantification, "COVERAGE", {"two": (200,)})
@@ -45,11 +43,18 @@ def test_under_drift(run):
     assert (run.out / "drift.jsonl").read_text() == cells
 
 
-def test_classes_rows_coverage_and_seconds(run):
-    few = ["--splits", "1", "--samples", "21", "--repeats", "2"]
-    assert "MAE under UPP" in run("classes", "--sets", "three", "--methods", "Quantifier", *few)
-    assert "two: MAE under APP by training rows" in run(
-        "rows", "--sets", "two", "--methods", "Quantifier", "EMQ(LR)", *few
+def test_rows_coverage_and_seconds(run):
+    few = ["--splits", "2", "--samples", "21", "--repeats", "2"]
+    printed = run("rows", "--sets", "two", "--methods", "Quantifier", "EMQ(LR)", *few)
+    assert "two: MAE under APP by training rows" in printed
+    errors = {}
+    for line in (run.out / "rows.jsonl").read_text().splitlines():
+        (_, _, size, method, _), found = json.loads(line)
+        errors.setdefault((method, size), []).append(found["drift"])
+    ratios = [np.mean(errors["Quantifier", n]) / np.mean(errors["EMQ(LR)", n]) for n in (100, 300)]
+    line = printed[printed.index("as a multiple") :].splitlines()[2]
+    assert [float(word.rstrip("*")) for word in line.split()[1:]] == pytest.approx(
+        ratios, abs=0.006
     )
     assert (run.out / "rows.png").stat().st_size > 10_000
     line = run("coverage", "--sets", "two", *few).splitlines()[-1].split()
