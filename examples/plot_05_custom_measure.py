@@ -3,8 +3,8 @@ A custom measure
 ================
 
 You can write a measure as a plain function of the true positive rate P, the true negative rate N and the share of
-positives p. ``make_measure`` checks, differentiates and compiles it. Here, a missed positive costs three times as much
-as a false alarm.
+positives p. ``make_measure`` checks, differentiates and compiles it. Here, a missed positive costs three times as
+much as a false alarm.
 """
 
 import matplotlib.pyplot as plt

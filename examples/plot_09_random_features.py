@@ -2,8 +2,8 @@
 Where classes are not linearly separable
 ========================================
 
-The learners of this package are linear. ``Quantifier`` therefore also trains one on random Fourier features, and keeps
-it if it makes held-out rows clearly more likely. One class inside a ring of the other shows the difference.
+The learners of this package are linear. ``Quantifier`` therefore also trains one on random Fourier features, and
+keeps it if it makes held-out rows clearly more likely. One class inside a ring of the other shows the difference.
 """
 
 import matplotlib.pyplot as plt

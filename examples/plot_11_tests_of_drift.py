@@ -2,9 +2,9 @@
 Has something changed, and what?
 ================================
 
-These two tests need no labels. ``prevalence_test`` asks whether prevalences have changed. ``mixture_test`` asks whether
-the rows are still a mixture of the training classes. If they are not, you cannot trust the estimates. A curve on the
-diagonal means that the test finds nothing; a curve far above it means that the test rejects often.
+These two tests need no labels. ``prevalence_test`` asks whether prevalences have changed. ``mixture_test`` asks
+whether the rows are still a mixture of the training classes. If they are not, you cannot trust the estimates. A curve
+on the diagonal means that the test finds nothing; a curve far above it means that the test rejects often.
 """
 
 import matplotlib.pyplot as plt

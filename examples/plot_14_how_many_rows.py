@@ -2,8 +2,8 @@
 How many rows does an estimate need?
 ====================================
 
-Intervals become narrower as the sample grows, but only up to a point, because the noise of the training rows remains. To
-make them narrower still, you need more training rows.
+Intervals become narrower as the sample grows, but only up to a point, because the noise of the training rows remains.
+To make them narrower still, you need more training rows.
 """
 
 import matplotlib.pyplot as plt
