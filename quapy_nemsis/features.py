@@ -227,7 +227,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         check_parameters(parameters, cls().get_params(), cls.__name__)
         found = cls(**parameters)
         if parts:

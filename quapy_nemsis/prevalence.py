@@ -11,7 +11,7 @@ where classes are hard to tell apart. Two things keep it from that here.
   errors of the likelihoods, unless these tell the classes apart without doubt. Let u be the share of the entropy of
   the classes that scores leave (see `Calibration.doubt`). Then ``prior``·u·n/m rows of each class are added. They
   vanish as training data grow, and where classes are easy to tell apart.
-* With probability ``no_drift``, nothing has changed. Then the mean posterior at the prevalences of training is the
+* With probability ``no_drift``, nothing has changed. Then the mean posterior at the training prevalences is the
   better estimate. The weight of either estimate is its posterior probability. The evidence for prevalences that have
   changed is that of Jeffreys' prior, a Dirichlet distribution with ½ in each class. It is approximated by Laplace's
   method, in log-odds (MacKay 1998). The likelihood counts m/(n + m): n rows tell no more than n·m/(n + m) rows would

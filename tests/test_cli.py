@@ -159,7 +159,7 @@ def test_estimates_in_every_form(model, folder, capsys, tmp_path):
     out = capsys.readouterr().out
     assert out.splitlines()[0].split()[:3] == ["file", "rows", "class"]
     assert "month2.csv: changed. The prevalences have changed since training (p < 0.001)" in out
-    assert "that of ill is about 0.5" in out
+    assert "the prevalence of ill is about 0.5" in out
     assert run("estimate", model[0], new, "--json") == 2
     record = json.loads(capsys.readouterr().out)
     assert run("estimate", model[0], new, "--csv") == 2
@@ -268,7 +268,7 @@ def test_windows_of_rows_have_the_prevalences_of_their_rows(model, folder, capsy
     # The prevalence changes at row 1200, within the fifth window.
     assert [one["alarms"] for one in windows] == [[]] * 4 + [["prevalence"]] * 2
     assert [len(one["sentences"]) for one in windows] == [0, 0, 0, 0, 1, 0]
-    assert "that of ill is about 0.5" in windows[4]["sentences"][0]
+    assert "the prevalence of ill is about 0.5" in windows[4]["sentences"][0]
     page = (tmp_path / "track.html").read_text()
     assert "<strong>1 alarms in 6 windows, 1,800 rows.</strong>" in page
     drawn = ElementTree.fromstring(page[page.index('<svg viewBox="') : page.rindex("</svg>") + 6])

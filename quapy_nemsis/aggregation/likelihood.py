@@ -1,4 +1,4 @@
-"""EMQ and KDEyML: prevalences of greatest likelihood."""
+"""EMQ and KDEyML: prevalences of maximum likelihood."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class KDEyML(CompiledAggregation, aggregative.KDEyML):
         Parameters
         ----------
         classif_predictions : ndarray of shape (n_rows, n_classes)
-            Posteriors out of fold.
+            Out-of-fold posteriors.
         labels : array-like of shape (n_rows,)
             Their labels.
 

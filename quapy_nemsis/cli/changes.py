@@ -1,4 +1,4 @@
-"""What the tests of drift say about an estimate, or why they cannot be made."""
+"""What the tests for drift say about an estimate, or why they cannot be made."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Changes(NamedTuple):
 
 
 class DriftTests:
-    """The tests of drift, for a model."""
+    """The tests for drift, for a model."""
 
     def __init__(self, model: TableQuantifier, level: float):
         self.level, self.scarce = level, too_few_labelled(model)

@@ -92,7 +92,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         return several_classes(classes, self) if self.multiclass else two_classes(classes, self)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         arrays = {"classes": self.classes_}
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = self.feature_names_in_
@@ -179,7 +179,7 @@ class LinearClassifier(Learner):
         return self.coef_, self.intercept_
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {**super().to_arrays(), "coef": self.coef_, "intercept": self.intercept_}
 
     def from_arrays(self, arrays: Arrays) -> None:
@@ -396,7 +396,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.intercept_ = np.atleast_1d(intercept)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {
             **super().to_arrays(),
             "eta0": np.array(self.eta0_),
@@ -548,7 +548,7 @@ def _if_wanted(method: F) -> F:
 
 
 class PosteriorClassifier(LinearClassifier):
-    """A linear classifier with posteriors, which are calibrated on scores out of fold, unless `posteriors` is None."""
+    """A linear classifier with posteriors, which are calibrated on out-of-fold scores, unless `posteriors` is None."""
 
     posteriors: Any
     calibration_: Calibration
@@ -561,7 +561,7 @@ class PosteriorClassifier(LinearClassifier):
 
         For two classes, the log-odds are a nondecreasing, piecewise linear function of the score (see
         `quapy_nemsis.learners.calibration.TwoClassCalibration`). For more classes they are T·f + b, where f are the
-        scores (see `quapy_nemsis.learners.calibration.ClassCalibration`). Both are fitted to scores out of fold: `fit`
+        scores (see `quapy_nemsis.learners.calibration.ClassCalibration`). Both are fitted to out-of-fold scores: `fit`
         trains up to five more learners, each of which scores rows that it has not learned. In a stream, the functions
         are fitted to the latest 4,096 points, scored before they were learned. `predict` uses the score, not the
         posterior, because the score is what optimises the measure.
@@ -627,7 +627,7 @@ class PosteriorClassifier(LinearClassifier):
         return np.stack(scores)[turn, np.arange(len(turn))]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         arrays = super().to_arrays()
         if not hasattr(self, "calibration_"):
             return arrays

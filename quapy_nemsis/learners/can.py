@@ -198,7 +198,7 @@ class CANClassifier(CANParameters, PosteriorClassifier):
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         own = {"levels": self.levels_, "n_iter": np.array(self.n_iter_, dtype=np.int64)}
         return {**super().to_arrays(), **own}
 

@@ -265,7 +265,7 @@ class SVMPerfClassifier(SVMPerfParameters, PosteriorClassifier):
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         arrays = {
             **super().to_arrays(),
             "n_iter": np.array(self.n_iter_, dtype=np.int64),

@@ -282,7 +282,7 @@ class TreeClassifier(TreeParameters, Learner):
         self.calibration_ = Calibration.of(scores, data.labels[rows], weights)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {
             **super().to_arrays(),
             "importances": self.feature_importances_,
@@ -572,7 +572,7 @@ class QuantificationForestClassifier(ForestParameters, TreeClassifier):
         return self.nodes_.votes(self._rows(X))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {**super().to_arrays(), "confusions": self.confusions_}
 
     def from_arrays(self, arrays: Arrays) -> None:

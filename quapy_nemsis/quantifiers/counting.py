@@ -127,7 +127,7 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         check_parameters(parameters, cls().get_params(deep=False), cls.__name__)
         found = cls(**parameters)
         if parts:

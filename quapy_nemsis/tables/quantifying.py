@@ -429,7 +429,7 @@ class TableQuantifier(BaseEstimator):
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         names = ("target", "positive", "random_state", "classes", "facts")
         check_parameters(parameters, names, cls.__name__)
         quantifier, preparation = parts.get("quantifier"), parts.get("preparation")

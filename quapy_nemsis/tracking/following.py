@@ -90,7 +90,7 @@ def track(
     per_windows : int, default=100
         How many windows this is for.
     reference : tuple (X, y), optional
-        Labelled rows for the tests of drift (see `quapy_nemsis.drift.prevalence_test`).
+        Labelled rows for the tests for drift (see `quapy_nemsis.drift.prevalence_test`).
     times : array-like of shape (n_samples,), optional
         Times of the rows, if the source is a matrix: numpy dates, or seconds since 1970.
     checkpoint : str or Path, optional

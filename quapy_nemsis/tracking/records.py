@@ -39,7 +39,7 @@ class Window:
     low, high : list of float
         Band: the interval of the prevalence of each class among the rows of this window.
     p_values : dict
-        p-values of the tests of drift, "prevalence" and "mixture"; NaN if the window has fewer than 20 rows.
+        p-values of the tests for drift, "prevalence" and "mixture"; NaN if the window has fewer than 20 rows.
     alarms : list of str
         Tests whose alarm is on in this window.
     labelled : list of float

@@ -108,7 +108,7 @@ class Tracker:
         Parameters
         ----------
         posteriors : ndarray of shape (n_samples, n_classes)
-            Posteriors of the rows of the chunk, at the prevalences of training.
+            Posteriors of the rows of the chunk, at the training prevalences.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Tracker:
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def adapted(self, posteriors: np.ndarray) -> np.ndarray:
-        """Posteriors of the adapted classifier: those given, moved from the prevalences of training to the current."""
+        """Posteriors of the adapted classifier: those given, moved from the training prevalences to the current."""
         ratio = self.prevalence / self.labelled.shares
         moved = np.asarray(posteriors, dtype=float) * ratio
         return moved / moved.sum(axis=1, keepdims=True)
@@ -684,7 +684,7 @@ def project(v: np.ndarray, least: float = 0.0) -> np.ndarray:
 
 
 def _likelihoods(posteriors: np.ndarray, labelled: Labelled) -> np.ndarray:
-    """Likelihoods of rows, up to a factor, from posteriors at the prevalences of training."""
+    """Likelihoods of rows, up to a factor, from posteriors at the training prevalences."""
     with np.errstate(divide="ignore"):
         return prevalence.likelihoods(np.log(posteriors) - np.log(labelled.shares))
 
