@@ -312,7 +312,7 @@ class PrevalenceDisplay(_Display):
 
 @dataclass(eq=False)
 class DriftErrorDisplay(_Display):
-    """Error of estimated prevalences by how far a sample has drifted from training.
+    """Error of estimated prevalences, by how far samples have drifted from training.
 
     The drift of a sample is the mean absolute difference of its prevalences from those of training. Its error is the
     mean absolute difference of the estimate from its prevalences. Samples are put into bins of equal width by drift.
@@ -694,7 +694,7 @@ class ReliabilityDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Compute posteriors of rows that were not learned, and draw their reliability.
+        """Compute posteriors of rows that the classifier was not trained on, and draw their reliability.
 
         Parameters
         ----------
@@ -740,7 +740,7 @@ class ReliabilityDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the reliability of posteriors that are there already.
+        """Draw the reliability of posteriors that have been computed already.
 
         Parameters
         ----------

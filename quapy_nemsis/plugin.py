@@ -263,7 +263,7 @@ class Achievable:
 
 
 class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """The decision rule on the posteriors of any classifier that is best for a measure (Narasimhan et al. 2015).
+    """The best decision rule for a measure on the posteriors of any classifier (Narasimhan et al. 2015).
 
     The learners of this package fit their weights to a measure. A plug-in method leaves the classifier as it is, and
     fits how its posteriors η(x) become predictions. For every measure here, the best rule or mixture of rules predicts

@@ -1,4 +1,4 @@
-"""Prevalences of classes in a sample of rows, from the likelihoods of the rows in each class.
+"""Estimate class prevalences in a sample from the likelihoods of its rows in each class.
 
 Only the prevalences may have changed since training, not the distribution of rows within a class (prior shift). Let Lᵢⱼ
 be the likelihood of row i in class j, up to a factor of the row: a calibrated posterior divided by the prevalence of

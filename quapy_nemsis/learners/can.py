@@ -101,11 +101,12 @@ class CANClassifier(CANParameters, PosteriorClassifier):
     verbose : int, default=0
         If not 0, print a line per level.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the weights of the rows of each class, as in scikit-learn.
+        Weights of the classes, as in scikit-learn. They multiply the weights of the rows.
     posteriors : {"training", "balanced"} or None, default=None
-        If given, `fit` trains up to five more learners, each on four fifths of the rows, and fits posteriors to their
-        scores of the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the prevalences
-        of the training data, or at equal ones. With None there is no `predict_proba`, and `fit` takes no longer.
+        If given, `fit` trains up to five more learners, each on four fifths of the rows, and calibrates posteriors on
+        their scores for the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the
+        training prevalences or at equal prevalences. With None, there is no `predict_proba`, and `fit` needs no extra
+        time.
 
     Attributes
     ----------
