@@ -117,9 +117,9 @@ def prevalence_test(
     X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
         At least 20 rows, or their scores (see `Quantifier.scores`).
     reference : tuple (X, y), optional
-        Labelled rows from the time of training that the classifier was not trained on. By default, these are the rows that
-        calibrate the quantifier. Give your own if the classifier is not from this package. Otherwise new rows are
-        scored by another learner than the calibration rows, which may cause false alarms.
+        Labelled rows from the time of training that the classifier was not trained on. By default, these are the rows
+        that calibrate the quantifier. Give your own rows if the classifier is not from this package. Otherwise new rows
+        are scored by another learner than the calibration rows, which may cause false alarms.
     level : float, default=0.05
         The test rejects if the p-value is below this level.
 

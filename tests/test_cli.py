@@ -350,7 +350,7 @@ def test_labels_arrive_later(model, folder, capsys, tmp_path):
     html = ("--html", tmp_path / "late.html")
     assert run("track", model[0], *logs(folder), *kept, *html, *given, "--json") == 2
     out, err = capsys.readouterr()
-    assert err.splitlines()[-1] == "5 of 605 labels belong to no row so far"
+    assert err.splitlines()[-1] == "5 of 605 labels do not belong to any row so far"
     third, second = [json.loads(line) for line in out.splitlines()][:2], out.splitlines()[2:]
     assert [one["end"] for one in third] == [1500, 1800]
     for begin, line in zip((0, 300), second, strict=True):

@@ -41,7 +41,7 @@ def prediction(
     model : quantifier
         A fitted quantifier.
     protocol : protocol of QuaPy
-        It draws the samples.
+        The protocol that draws the samples.
     aggr_speedup : {"auto", "force", True, False}, default="auto"
         As in QuaPy; False means to classify each sample anew.
     verbose : bool, default=False

@@ -76,7 +76,7 @@ class TrackDisplay:
         X : matrix, iterable or Source
             The stream, as `track` takes it.
         ax : Axes, optional
-            What to draw the prevalences on; by default a new figure, which shows p-values as well.
+            Axes to draw the prevalences on. By default, a new figure is made, which also shows the p-values.
         **options
             Options of `track`, such as ``window=500``.
 
@@ -96,7 +96,7 @@ class TrackDisplay:
         track : Track
             Result of `track`, with at least one full window.
         ax : Axes, optional
-            What to draw the prevalences on; by default a new figure, which shows p-values as well.
+            Axes to draw the prevalences on. By default, a new figure is made, which also shows the p-values.
 
         Returns
         -------
@@ -114,7 +114,7 @@ class TrackDisplay:
         Parameters
         ----------
         ax : Axes, optional
-            What to draw the prevalences on; by default a new figure, which shows p-values as well.
+            Axes to draw the prevalences on. By default, a new figure is made, which also shows the p-values.
 
         Returns
         -------
