@@ -3,8 +3,8 @@
 Only the prevalences may have changed since training, not the distribution of rows within a class (prior shift). Let Lᵢⱼ
 be the likelihood of row i in class j, up to a factor of the row: a calibrated posterior divided by the prevalence of
 training, or a posterior at equal prevalences. The log-likelihood of prevalences p is Σᵢ ln Σⱼ pⱼ·Lᵢⱼ. Expectation
-maximisation finds its maximum (Saerens, Latinne and Decaestecker 2002), which runs away to the border of the simplex
-where classes are hard to tell apart. Two things keep it from that here.
+maximisation finds its maximum (Saerens, Latinne and Decaestecker 2002). If the classes are hard to tell apart, this
+maximum tends to the border of the simplex. Two things prevent that here.
 
 * A prior for equal prevalences. The likelihoods were learned, from m rows in effect (see
   `Calibration.effective_size`). The more rows n a sample has compared to m, the more of what it seems to tell are
@@ -134,7 +134,7 @@ def _curvature(rows: np.ndarray, p: np.ndarray) -> _Curvature:
 def estimate(
     rows: np.ndarray, training: Training, prior: float = 1.0, no_drift: float = 0.3
 ) -> np.ndarray:
-    """Prevalences of the classes in a sample of rows (see `quapy_nemsis.prevalence`).
+    """Estimate the class prevalences in a sample of rows (see `quapy_nemsis.prevalence`).
 
     Parameters
     ----------

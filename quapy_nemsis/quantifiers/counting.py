@@ -62,8 +62,8 @@ def _warn_of_count(name: str, learner: ProbabilisticOnlineClassifier[Any]) -> No
         warnings.warn(
             f"{name} counts {counted[worst] / total:.1%} of class {label!r} among held-out rows, where "
             f"{held.members[worst] / total:.1%} are true: its predictions optimise the measure {learner.measure!r}, "
-            "and counting them is off. quapy_nemsis.Quantifier estimates prevalences; measure='kld' counts right as "
-            "long as prevalences stay",
+            "and counting them is wrong. quapy_nemsis.Quantifier estimates prevalences; measure='kld' counts correctly "
+            "as long as prevalences do not change",
             stacklevel=5,
         )
 
