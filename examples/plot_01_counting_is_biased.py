@@ -2,8 +2,8 @@
 Counting predictions is biased
 ==============================
 
-Samples are drawn at prevalences from 0 to 1. Counting the predictions of a classifier (CC) is right near the
-prevalence of training only. ``Quantifier`` stays on the diagonal.
+Samples are drawn at prevalences from 0 to 1. Counting the predictions of a classifier (CC) is only right near the
+training prevalence. ``Quantifier`` stays on the diagonal.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ X = rng.normal(size=(4000, 2)) + np.outer(y, [1.5, 0.5])
 X_train, y_train, X_test, y_test = X[:1500], y[:1500], X[1500:], y[1500:]
 
 # %%
-# Both quantifiers learn the same rows, and estimate the same samples.
+# Both quantifiers are trained on the same rows, and estimate the same samples.
 protocol = APP(LabelledCollection(X_test, y_test), sample_size=200, repeats=10, random_state=0)
 fig, ax = plt.subplots(layout="constrained")
 for name, quantifier in {

@@ -2,8 +2,8 @@
 Prevalences of ten classes, with intervals
 ==========================================
 
-Handwritten digits: training has all of them equally often. In the new rows, 3, 7 and 8 are rarer, at 30 % of their
-number. ``predict_conf`` returns the prevalences and an interval for each.
+In the training rows, all handwritten digits are equally frequent. In the new rows, only 30 % of the digits 3, 7 and 8
+are kept. ``predict_conf`` estimates the prevalence of each digit, with an interval.
 """
 
 import matplotlib.pyplot as plt

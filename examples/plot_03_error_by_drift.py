@@ -2,9 +2,10 @@
 Error by drift
 ==============
 
-How large are errors if prevalences have changed a little, and if they have changed a lot? Three of QuaPy's methods on
-logistic regression, and ``Quantifier``, on handwritten digits: a tenth of the training rows is an 8. ``EMQ`` and
-``PACC`` are those of ``quapy_nemsis.aggregation``, which estimate all samples of a protocol at once.
+How large are errors if prevalences have changed a little, or a lot? This script compares three of QuaPy's methods on
+logistic regression with ``Quantifier``. The task is to count the eights among handwritten digits; a tenth of the
+training rows are eights. ``EMQ`` and ``PACC`` come from ``quapy_nemsis.aggregation``, where they estimate all samples
+of a protocol at once.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Counting and classifying
 ========================
 
-The measure BAKLD(C) weighs balanced accuracy against the divergence of the counted prevalence. C = 0 only counts, C = 1
-only classifies. In between, there is a range in which both are good. This is Figure 2 of the paper, on a small set.
+The measure BAKLD(C) weighs balanced accuracy against the divergence of the counted prevalence. With C = 0, only the
+count matters; with C = 1, only classification. In between, both can be good. This is Figure 2 of the paper, on a
+small data set.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 A custom measure
 ================
 
-A measure is a plain function of the true positive rate P, the true negative rate N and the share of positives p. It is
-checked, differentiated and compiled. Here, a missed positive costs three times as much as a false alarm.
+You can write a measure as a plain function of the true positive rate P, the true negative rate N and the share of
+positives p. ``make_measure`` checks, differentiates and compiles it. Here, a missed positive costs three times as
+much as a false alarm.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +24,7 @@ X, y = make_classification(5000, n_informative=4, flip_y=0.2, weights=[0.7], ran
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 
 # %%
-# Lines of equal value of the custom measure, and the rates that two learners reach on test rows.
+# The plot shows contour lines of the custom measure, and the rates that two learners reach on test rows.
 grid = np.linspace(0.4, 1, 40)
 P, N = np.meshgrid(grid, grid)
 values = np.vectorize(lambda P, N: uneven.value(P=P, N=N, p=0.3))(P, N)

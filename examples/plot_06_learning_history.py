@@ -1,8 +1,8 @@
 """
-How a learner gets there
-========================
+How a measure improves during training
+======================================
 
-``record_every`` keeps the rates that a learner counts while it learns. The Q-measure settles after a few thousand rows.
+With ``record_every``, a learner records its rates while it learns. The Q-measure settles after a few thousand rows.
 """
 
 import matplotlib.pyplot as plt

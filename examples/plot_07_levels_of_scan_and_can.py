@@ -2,8 +2,9 @@
 Levels of SCAN and CAN
 ======================
 
-For a ratio such as CQReward, CAN alternates between the best model at a level and the level of that model. The gap to
-the best level shrinks at least linearly (Theorem 2 of the paper). SCAN does the same online, in epochs that grow.
+For a ratio such as CQReward, the level of a model is the value of that ratio. CAN alternates between finding the best
+model for a level and computing the level of that model. The gap to the best level shrinks at least linearly (Theorem
+2 of the paper). SCAN does the same online, in epochs that grow.
 """
 
 import matplotlib.pyplot as plt

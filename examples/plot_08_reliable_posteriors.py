@@ -2,8 +2,9 @@
 Do posteriors mean what they say?
 =================================
 
-Among rows with posterior 0.7, 70 % should be positive. Scores of a hinge learner, squeezed through a sigmoid, are not
-like that. Calibrated out of fold, as ``predict_proba`` does, they are. Bars are 95 % intervals.
+Among rows with a posterior of 0.7, 70 % should be positive. If you only pass the scores of a hinge learner through a
+sigmoid, this is not so. ``predict_proba`` calibrates them on out-of-fold scores, and then it is. Bars are 95 %
+intervals.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Where classes are not linearly separable
 ========================================
 
-Learners are linear. ``Quantifier`` also trains one with random Fourier features, and keeps it if held-out rows become
-clearly more likely. Circles in circles show the difference.
+The learners of this package are linear. ``Quantifier`` therefore also trains one on random Fourier features, and
+keeps it if it makes held-out rows clearly more likely. One class inside a ring of the other shows the difference.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Prevalences of a stream without labels
 ======================================
 
-Prevalences jump at row 6,000 and fall slowly afterwards. ``track`` follows them, with a band for each window, and says
-when an alarm begins.
+The prevalence of the second class jumps at row 6,000 and falls slowly afterwards. The first 2,000 rows are for
+training. ``track`` follows the prevalences in the others, with a band for each window, and reports when an alarm
+begins.
 """
 
 import matplotlib.pyplot as plt

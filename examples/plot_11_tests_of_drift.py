@@ -2,8 +2,9 @@
 Has something changed, and what?
 ================================
 
-Two tests need no labels. ``prevalence_test`` asks whether prevalences have changed. ``mixture_test`` asks whether the
-rows are still a mixture of the classes of training. If not, estimates cannot be trusted.
+These two tests need no labels. ``prevalence_test`` asks whether prevalences have changed. ``mixture_test`` asks
+whether the rows are still a mixture of the training classes. If they are not, you cannot trust the estimates. A curve
+on the diagonal means that the test finds nothing; a curve far above it means that the test rejects often.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +23,8 @@ def draw(n, share, shift=0.0):
 quantifier = Quantifier(random_state=0).fit(*draw(2000, 0.4))
 cases = {
     "no change": (0.4, 0.0),
-    "other prevalences": (0.6, 0.0),
-    "other rows": (0.4, 1.0),
+    "prevalences changed": (0.6, 0.0),
+    "rows within classes changed": (0.4, 1.0),
 }
 fig, axes = plt.subplots(1, 3, figsize=(9, 3), sharey=True, layout="constrained")
 for ax, (name, (share, shift)) in zip(axes, cases.items(), strict=True):

@@ -1,8 +1,8 @@
 """
-Learning from a stream, and being tested by it
-==============================================
+Training and testing on the same stream
+=======================================
 
-``fit_stream`` tests a learner on each chunk before it learns it. Its evaluation is honest, and no row is wasted.
+``fit_stream`` tests a learner on each chunk before training on it. The evaluation is honest, and no row is wasted.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 SVM(KLD) without a C program
 ============================
 
-The structural SVM adds one cutting plane at a time: the labelling that violates its constraints most. The duality gap
-says how far it is from the optimum.
+The structural SVM adds one cutting plane at a time, for the labelling of the rows that violates its constraints most.
+The duality gap is a bound on the distance to the optimum.
 """
 
 import matplotlib.pyplot as plt

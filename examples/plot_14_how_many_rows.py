@@ -2,8 +2,8 @@
 How many rows does an estimate need?
 ====================================
 
-An interval becomes narrower with the rows of the sample, but not without end: the noise of the training rows stays. It
-takes more training rows to go on.
+Intervals become narrower as the sample grows, but only up to a point, because the noise of the training rows remains.
+To make them narrower still, you need more training rows.
 """
 
 import matplotlib.pyplot as plt
@@ -28,7 +28,7 @@ for n_training in (300, 1000, 5000):
         _, region = quantifier.predict_conf(draw(size, 0.6)[0])
         widths.append(region.I_high[1] - region.I_low[1])
     ax.loglog(sizes, widths, "o-", label=f"{n_training:,} training rows")
-ax.set_xlabel("rows of the sample")
+ax.set_xlabel("rows in the sample")
 ax.set_ylabel("width of the 95 % interval")
 ax.legend()
 plt.show()

@@ -39,7 +39,7 @@ CLOSE = 1.1
 PLAIN = " (plain)"
 #: Where a method is not shown to be worse than the best of each data set, if that is all that is tested.
 ON_ANY = "on any data set"
-#: Fewer splits show great differences only.
+#: With fewer splits, only large differences are significant.
 FEW_SPLITS = 5
 
 
@@ -107,7 +107,7 @@ def notes(table: ErrorTable, best_mark: str) -> list[str]:
     if np.isfinite(table.spreads).any():
         words.append("±: standard deviation over the splits.")
         if table.same_as_best.any() and table.seeds.max() < FEW_SPLITS:
-            words.append("So few splits show great differences only.")
+            words.append("With so few splits, only large differences are significant.")
     else:
         words.append("There is one split, so nothing is said about significance.")
     if table.partial.any():

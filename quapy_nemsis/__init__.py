@@ -1,11 +1,11 @@
 """Online learners that optimise quantification measures directly.
 
-``Quantifier`` estimates the prevalences of classes in a sample, with intervals. It is a quantifier for QuaPy, as are
-``NEMSIS``, ``SCAN`` and ``CAN``. The classifiers behind them are for scikit-learn (``NEMSISClassifier``,
-``SCANClassifier``, ``CANClassifier``), and so are the measures that they optimise (``get_measure`` and the classes it
-returns; ``make_measure`` for custom measures). ``quapy_nemsis.aggregation`` has QuaPy's aggregations, compiled, and
-``quapy_nemsis.tracking`` follows streams without labels. Each name is imported when it is first used, so that a command
-can say what it does before anything slow is loaded, and that QuaPy is loaded with the first quantifier only.
+``Quantifier`` estimates class prevalences in a sample, with intervals. It is a QuaPy quantifier, and so are ``NEMSIS``,
+``SCAN`` and ``CAN``. The classifiers behind these (``NEMSISClassifier``, ``SCANClassifier``, ``CANClassifier``) are
+scikit-learn classifiers, and do not need QuaPy. ``get_measure`` returns the measures that they optimise, and
+``make_measure`` makes custom ones. ``quapy_nemsis.aggregation`` has compiled versions of QuaPy's aggregations, and
+``quapy_nemsis.tracking`` follows streams without labels. Each name is imported when it is first used. A command can
+therefore print its help before anything slow is loaded, and QuaPy is only loaded with the first quantifier.
 """
 
 from __future__ import annotations

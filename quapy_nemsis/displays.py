@@ -116,7 +116,7 @@ class PrevalenceDisplay(_Display):
     prevalence : ndarray of shape (n_classes,)
         Estimated prevalences.
     low, high : ndarray of shape (n_classes,) or None
-        Ends of the intervals, if there are such.
+        Ends of the intervals, if there are any.
     classes : sequence
         The labels.
     truth : ndarray of shape (n_classes,) or None
@@ -167,15 +167,15 @@ class PrevalenceDisplay(_Display):
         Parameters
         ----------
         estimator : quantifier
-            A fitted quantifier. If it has `predict_conf`, there are intervals.
+            A fitted quantifier. If it has `predict_conf`, intervals are drawn as well.
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows of the sample.
         y : array-like of shape (n_samples,), optional
             Their labels, if they are known. They are drawn as the truth.
         confidence_level : float, default=0.95
-            Probability with which an interval contains the prevalence of its class.
+            Probability that an interval contains the prevalence of its class.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -238,9 +238,9 @@ class PrevalenceDisplay(_Display):
         classes : array-like of shape (n_classes,), optional
             The labels; by default 0, 1 and so on.
         truth, training : array-like of shape (n_classes,), optional
-            True prevalences, and those in training.
+            True prevalences, and training prevalences.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -281,9 +281,9 @@ class PrevalenceDisplay(_Display):
         Parameters
         ----------
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         name : str, optional
-            What the legend calls the estimates.
+            Name of the estimates in the legend.
         color : str, optional
             Colour of points and intervals.
 
@@ -312,19 +312,20 @@ class PrevalenceDisplay(_Display):
 
 @dataclass(eq=False)
 class DriftErrorDisplay(_Display):
-    """Error of estimated prevalences by how far a sample has drifted from training.
+    """Error of estimated prevalences, by how far samples have drifted from training.
 
-    The drift of a sample is the mean absolute difference of its prevalences from those of training. Its error is the
-    mean absolute difference of the estimate from its prevalences. Samples are put into bins of equal width by drift.
+    The drift of a sample is the mean absolute difference between its prevalences and the training prevalences. Its
+    error is the mean absolute difference between the estimate and its prevalences. Samples are put into bins of equal
+    width by drift.
 
     Parameters
     ----------
     drift, error, spread : ndarray of shape (n_bins,)
-        Mean drift, mean error, and standard deviation of the error, of the samples in each bin that has some.
+        Mean drift, mean error, and standard deviation of the error in each bin. Bins without samples are left out.
     counts : ndarray of shape (n_bins,)
         Number of samples in each bin.
     name : str or None
-        What the legend calls the method.
+        Name of the method in the legend.
 
     Attributes
     ----------
@@ -365,15 +366,16 @@ class DriftErrorDisplay(_Display):
         estimator : quantifier
             A fitted quantifier.
         protocol : protocol of QuaPy
-            It draws the samples.
+            The protocol that draws the samples.
         training : float or array-like of shape (n_classes,), optional
-            Prevalences in training; of two classes, that of the second suffices. `Quantifier` knows them.
+            Training prevalences; for two classes, the prevalence of the second is enough. `Quantifier` knows them, so
+            you need not give them.
         n_bins : int, default=10
             Number of bins.
         name : str, optional
-            What the legend calls the method; by default the name of its class.
+            Name of the method in the legend. By default, this is the name of its class.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -413,15 +415,15 @@ class DriftErrorDisplay(_Display):
         Parameters
         ----------
         true, estimated : array-like of shape (n_samples, n_classes) or (n_samples,)
-            Prevalences of the samples; of two classes, those of the second suffice.
+            Prevalences of the samples; for two classes, the prevalences of the second are enough.
         training : float or array-like of shape (n_classes,)
-            Prevalences in training; of two classes, that of the second suffices.
+            Training prevalences; for two classes, the prevalence of the second is enough.
         n_bins : int, default=10
             Number of bins.
         name : str, optional
-            What the legend calls the method.
+            Name of the method in the legend.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -454,7 +456,7 @@ class DriftErrorDisplay(_Display):
         Parameters
         ----------
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         band : bool, default=True
             Whether to draw a band of one standard deviation.
         color : str, optional
@@ -489,20 +491,20 @@ class DriftErrorDisplay(_Display):
 
 @dataclass(eq=False)
 class DiagonalDisplay(_Display):
-    """Estimated against true prevalences of a class; a perfect quantifier is on the diagonal.
+    """Estimated against true prevalences of a class. A perfect quantifier is on the diagonal.
 
-    Samples are put into bins around 0, 1/(n_bins − 1), …, 1 by their true prevalence, so that those of QuaPy's APP
-    with as many prevalences are together.
+    Samples are put into bins around 0, 1/(n_bins − 1), …, 1 by their true prevalence. If QuaPy's APP uses `n_bins`
+    prevalences, each bin has the samples of one of them.
 
     Parameters
     ----------
     true, estimated, spread : ndarray of shape (n_bins,)
-        Mean true prevalence, mean estimate, and standard deviation of the estimates, of the samples in each bin that
-        has some.
+        Mean true prevalence, mean estimate, and standard deviation of the estimates in each bin. Bins without samples
+        are left out.
     counts : ndarray of shape (n_bins,)
         Number of samples in each bin.
     name : str or None
-        What the legend calls the method.
+        Name of the method in the legend.
 
     Attributes
     ----------
@@ -543,15 +545,15 @@ class DiagonalDisplay(_Display):
         estimator : quantifier
             A fitted quantifier.
         protocol : protocol of QuaPy
-            It draws the samples.
+            The protocol that draws the samples.
         label : label, optional
             The class whose prevalence is drawn; by default the last one.
         n_bins : int, default=21
             Number of bins.
         name : str, optional
-            What the legend calls the method; by default the name of its class.
+            Name of the method in the legend. By default, this is the name of its class.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -587,9 +589,9 @@ class DiagonalDisplay(_Display):
         n_bins : int, default=21
             Number of bins.
         name : str, optional
-            What the legend calls the method.
+            Name of the method in the legend.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -616,7 +618,7 @@ class DiagonalDisplay(_Display):
         Parameters
         ----------
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         band : bool, default=True
             Whether to draw a band of one standard deviation.
         color : str, optional
@@ -646,8 +648,8 @@ class DiagonalDisplay(_Display):
 class ReliabilityDisplay(_Display):
     """Reliability curve: how often a class occurs among rows with a given posterior.
 
-    Rows are put into bins of about equal size by the posterior of the class. If posteriors are calibrated, their
-    mean in a bin is the share of the class in it, up to noise. Bars are Wilson's 95 % intervals of that share.
+    Rows are put into bins of about equal size by the posterior of the class. If posteriors are calibrated, their mean
+    in each bin equals the share of the class in it, up to noise. Bars are Wilson's 95 % intervals for that share.
 
     Parameters
     ----------
@@ -658,7 +660,7 @@ class ReliabilityDisplay(_Display):
     counts : ndarray of shape (n_bins,)
         Number of rows in each bin.
     name : str or None
-        What the legend calls the classifier.
+        Name of the classifier in the legend.
 
     Attributes
     ----------
@@ -694,7 +696,7 @@ class ReliabilityDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Compute posteriors of rows that were not learned, and draw their reliability.
+        """Compute posteriors of rows that the classifier was not trained on, and draw their reliability.
 
         Parameters
         ----------
@@ -711,7 +713,7 @@ class ReliabilityDisplay(_Display):
         name : str, optional
             What the legend calls the classifier; by default the name of its class.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -740,7 +742,7 @@ class ReliabilityDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the reliability of posteriors that are there already.
+        """Draw the reliability of posteriors that have been computed already.
 
         Parameters
         ----------
@@ -751,9 +753,9 @@ class ReliabilityDisplay(_Display):
         n_bins : int, default=10
             Number of bins. There are fewer if many posteriors are equal.
         name : str, optional
-            What the legend calls the classifier.
+            Name of the classifier in the legend.
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         **kwargs
             Passed on to `plot`.
 
@@ -787,7 +789,7 @@ class ReliabilityDisplay(_Display):
         Parameters
         ----------
         ax : Axes, optional
-            What to draw on; by default a new figure.
+            Axes to draw on. By default, a new figure is made.
         color : str, optional
             Colour; by default the next one of the axes.
         **kwargs

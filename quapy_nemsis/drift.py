@@ -1,4 +1,4 @@
-"""Tests of drift for rows without labels: whether prevalences have changed since training, and whether only they have.
+"""Tests for drift on rows without labels: have prevalences changed since training, and has anything else changed.
 
 Both tests compare the scores of new rows with those of labelled rows that the learner had not learned (`Background`).
 A function φ of the scores has a mean μⱼ and a covariance Sⱼ in class j, estimated from mⱼ such rows. If only the
@@ -6,7 +6,7 @@ prevalences have changed, the mean of φ over n new rows is Σⱼ pⱼ·μⱼ, u
 
     V(p) = (Σⱼ pⱼ·(Sⱼ + μⱼμⱼᵀ) − μμᵀ)/n + Σⱼ pⱼ²·Sⱼ/mⱼ,   μ = Σⱼ pⱼ·μⱼ.
 
-The second term is the noise of the labelled rows. So a calibration that is wrong does not raise false alarms: φ may be
+The second term is the noise of the labelled rows. A wrong calibration therefore does not cause false alarms: φ may be
 any function, as long as it is the same for new and for labelled rows.
 
 * `prevalence_test`: φ is the posterior at the prevalences π of training, which is the derivative of the likelihood of
@@ -21,9 +21,9 @@ K − 1 for fitted prevalences, and the other test none; q are left. The statist
 distribution with q and ν − d + 1 degrees of freedom. Here 1/ν = Σⱼ wⱼ²/(mⱼ − 1), where wⱼ is the share of class j in
 the noise (Welch and Satterthwaite).
 
-Who asks both questions at once has two chances of a false alarm. `Background.tests` answers both with Holm's correction
-(1979): without any change, one of them or both reject with a probability of at most the level, and if only prevalences
-have changed, the mixture test does.
+If you ask both questions at once, there are two chances of a false alarm. `Background.tests` answers both with Holm's
+correction (1979). If nothing has changed, the probability that either test rejects is at most the level. If only the
+prevalences have changed, the probability that the mixture test rejects is at most the level.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ _RANK = 1e-9
 
 @dataclass(frozen=True)
 class DriftResult:
-    """Result of a test of drift.
+    """Result of a test for drift.
 
     Parameters
     ----------
     test : {"prevalence", "mixture"}
-        Which test it is.
+        Which of the two tests it is.
     statistic : float
-        Squared distance from what is expected without drift, in units of its noise.
+        Squared distance from the value that is expected without drift, in units of its noise.
     freedom : int
-        How many equations are tested: the degrees of freedom of its distribution.
+        Degrees of freedom of the statistic: how many equations are tested.
     p_value : float
-        Probability of a statistic that is at least as large, without drift.
+        Probability of a statistic that is at least this large, if there is no drift.
     rows : int
         Number of rows that were tested.
     rejects : bool
-        Whether there is drift, at the level of the test.
+        Whether the test finds drift at its level.
     sentence : str
-        What follows.
+        The result in words.
 
     Examples
     --------
@@ -103,11 +103,12 @@ def prevalence_test(
 ) -> DriftResult:
     """Test whether the prevalences of the classes in a population differ from those of training.
 
-    The test assumes that only prevalences may have changed (see `mixture_test`). It allows for the noise of the rows,
-    of the labelled rows and of their prevalences (see `quapy_nemsis.drift`). If training rows were sampled with fixed
-    shares of the classes, the last is less than assumed, and false alarms are rarer than the level says. Otherwise they
-    are as frequent as the level says, over many quantifiers. For one quantifier they may be rarer or more frequent,
-    because all its windows are compared with the same training rows (docs/tracking.md has figures).
+    The test assumes that nothing but the prevalences may have changed (see `mixture_test`). It allows for the noise of
+    the new rows, of the labelled rows, and of the training prevalences (see `quapy_nemsis.drift`). Over many
+    quantifiers, false alarms are as frequent as the level says. For a single quantifier, they may be rarer or more
+    frequent, because all its windows are compared with the same training rows (docs/tracking.md has figures). If
+    training rows were sampled with fixed shares of the classes, the training prevalences have less noise than assumed,
+    and false alarms are rarer.
 
     Parameters
     ----------
@@ -116,11 +117,11 @@ def prevalence_test(
     X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
         At least 20 rows, or their scores (see `Quantifier.scores`).
     reference : tuple (X, y), optional
-        Labelled rows from the time of training that the classifier has not learned. By default those that calibrate the
-        quantifier. Give rows if its classifier is not of this package: new rows are then scored by another learner than
-        those that calibrate, which may raise false alarms.
+        Labelled rows from the time of training that the classifier was not trained on. By default, these are the rows
+        that calibrate the quantifier. Give your own rows if the classifier is not from this package. Otherwise new rows
+        are scored by another learner than the calibration rows, which may cause false alarms.
     level : float, default=0.05
-        The sentence tells of a change if the p-value is below this level.
+        The test rejects if the p-value is below this level.
 
     Returns
     -------
@@ -138,7 +139,7 @@ def prevalence_test(
     True
     >>> kept = y[1000:] | (rng.random(1000) < 0.5)  # half of the negatives
     >>> print(prevalence_test(quantifier, X[1000:][kept]).sentence)
-    The prevalences have changed since training (p < 0.001): that of True is about 0.48, and was 0.28.
+    The prevalences have changed since training (p < 0.001): the prevalence of True is about 0.48, and was 0.28.
     """
     background = Background.of(quantifier, reference)
     return background.prevalence_test(background.scores_of(quantifier, X), level)
@@ -151,12 +152,12 @@ def mixture_test(
     reference: tuple[MatrixLike, ArrayLike] | None = None,
     level: float = 0.05,
 ) -> DriftResult:
-    """Test whether rows are a mixture of the classes of training, in any proportions, as far as their scores tell.
+    """Test whether rows are a mixture of the training classes, in any proportions, judged by their scores.
 
     If they are not, more has changed than the prevalences, and estimates of prevalences may be wrong. The range of
     scores is divided into parts that are equally likely at the fitted prevalences: 8 parts for two classes; for K > 2
-    classes, 3 to 5 parts of the range of the log-odds of each class. A change within the classes that leaves the
-    distribution of scores a mixture cannot be found without labels.
+    classes, 3 to 5 parts of the range of the log-odds of each class. If a change within the classes leaves the
+    distribution of scores a mixture, it cannot be found without labels.
 
     Parameters
     ----------
@@ -165,10 +166,10 @@ def mixture_test(
     X : array-like or sparse matrix of shape (n_samples, n_features), or Scores
         At least 20 rows, or their scores (see `Quantifier.scores`).
     reference : tuple (X, y), optional
-        Labelled rows from the time of training that the classifier has not learned (see `prevalence_test`). Their
+        Labelled rows from the time of training that the classifier was not trained on (see `prevalence_test`). Their
         prevalences do not matter.
     level : float, default=0.05
-        The sentence tells of a change if the p-value is below this level.
+        The test rejects if the p-value is below this level.
 
     Returns
     -------
@@ -185,7 +186,7 @@ def mixture_test(
     >>> bool(mixture_test(quantifier, X[1000:]).p_value > 0.05)
     True
     >>> print(mixture_test(quantifier, 1.5 * X[1000:]).sentence)
-    The 2,000 rows are not a mixture of the classes of training (p < 0.001): more has changed than prevalences, and
+    The 2,000 rows are not a mixture of the training classes (p < 0.001): more has changed than the prevalences, and
     estimates of prevalences may be wrong.
     """
     background = Background.of(quantifier, reference)
@@ -248,22 +249,22 @@ class _Statistic(NamedTuple):
 
 
 class Background:
-    """Scores of labelled rows that the learner had not learned, which the scores of new rows are compared with.
+    """Scores of labelled rows that the learner was not trained on; the tests compare new scores with them.
 
     Parameters
     ----------
     calibration : Calibration
-        From scores to log-odds of the classes.
+        The calibration, which turns scores into log-odds of the classes.
     scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
         Scores of labelled rows.
     labels : ndarray of shape (n_samples,)
         Positions of their classes.
     weights : ndarray of shape (n_samples,)
-        How many rows each stands for.
+        How many rows each of them stands for.
     classes : ndarray of shape (n_classes,)
         Names of the classes.
     of_folds : bool
-        Whether each score is of one of the learners of folds, and not of their mean.
+        Whether each score comes from one of the learners of the folds, and not from their mean.
 
     Examples
     --------
@@ -363,7 +364,7 @@ class Background:
         Returns
         -------
         tuple of DriftResult
-            Results of the test of prevalences and of that of the mixture.
+            Results of the prevalence test and of the mixture test.
         """
         check_share("level", level)
         first, second = self._prevalence_statistic(scores), self._mixture_statistic(scores)
@@ -398,11 +399,11 @@ class Background:
         """Result of a test at a level, in words."""
         p_value, n_rows, rejects = found.p_value, len(scores), found.p_value < level
         if found.test == "mixture":
-            said = f"The scores of {n_rows:,} rows look like a mixture of the classes of training ({_shown(p_value)})."
+            said = f"The scores of {n_rows:,} rows look like a mixture of the training classes ({_shown(p_value)})."
             if rejects:
                 said = (
-                    f"The {n_rows:,} rows are not a mixture of the classes of training ({_shown(p_value)}): more has "
-                    "changed than prevalences, and estimates of prevalences may be wrong."
+                    f"The {n_rows:,} rows are not a mixture of the training classes ({_shown(p_value)}): more has "
+                    "changed than the prevalences, and estimates of prevalences may be wrong."
                 )
         else:
             said = (
@@ -415,8 +416,8 @@ class Background:
                 now = prevalence.maximum(rows, shares, 0.5)
                 k = int(np.abs(now - shares).argmax()) if len(shares) > 2 else 1
                 said = (
-                    f"The prevalences have changed since training ({_shown(p_value)}): that of {self.classes[k]} is "
-                    f"about {now[k]:.2f}, and was {shares[k]:.2f}."
+                    f"The prevalences have changed since training ({_shown(p_value)}): the prevalence of "
+                    f"{self.classes[k]} is about {now[k]:.2f}, and was {shares[k]:.2f}."
                 )
         value, freedom = found.value, found.freedom
         return DriftResult(found.test, value, freedom, p_value, n_rows, rejects, said)

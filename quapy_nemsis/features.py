@@ -1,4 +1,4 @@
-"""Random features, with which linear learners learn functions that are not linear."""
+"""Random features, with which linear learners can learn non-linear functions."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Numbers of original and of new features, from what was drawn."""
 
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Find bandwidth and scale, and draw what is random.
+        """Find the bandwidth and the scale, and draw the features.
 
         Parameters
         ----------
@@ -141,11 +141,12 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def partial_fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Fit the transformer to the rows of a stream so far, of which it keeps a random sample, the reservoir.
+        """Fit the transformer to the rows of a stream so far; it keeps a random sample of them, the reservoir.
 
-        The first `transform` fixes the features, because weights that are learned on them must keep their meaning.
-        From then on, rows are checked and change nothing. If the first part of a stream is small, or unlike the others,
-        give more parts before the first `transform`; `quapy_nemsis.streaming.fit_stream` does so with a pipeline.
+        The first `transform` fixes the features, because the weights that a learner fits to them must keep their
+        meaning. From then on, `partial_fit` checks the rows but changes nothing. If the first part of a stream is
+        small, or unlike the others, give more parts before the first `transform`; with a pipeline,
+        `quapy_nemsis.streaming.fit_stream` does this.
 
         Parameters
         ----------
@@ -190,7 +191,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._draw(X, rng)
 
     def transform(self, X: MatrixLike) -> np.ndarray:
-        """Append the features to rows.
+        """Append the random features to rows.
 
         Parameters
         ----------
@@ -227,7 +228,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         check_parameters(parameters, cls().get_params(), cls.__name__)
         found = cls(**parameters)
         if parts:
@@ -263,11 +264,11 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 class FourierFeatures(RandomFeatures):
     """Rows with random Fourier features of a Gaussian kernel appended.
 
-    The features of a row x are √(2/D)·cos(ωₖ·x) and √(2/D)·sin(ωₖ·x) for D/2 random directions ωₖ. The inner product
-    of the features of x and z approximates exp(−‖x − z‖²/(2h²)) (Rahimi and Recht 2007). Directions are orthogonal in
-    groups of as many as x has entries, which approximates better (Yu et al. 2016). The bandwidth h says at which
-    distance rows stop being alike. All random features are multiplied by the root mean square length of the training
-    rows, so that they weigh as much as the row itself.
+    The features of a row x are √(2/D)·cos(ωₖ·x) and √(2/D)·sin(ωₖ·x) for D/2 random directions ωₖ. The inner product of
+    the features of x and z approximates exp(−‖x − z‖²/(2h²)) (Rahimi and Recht 2007). The directions are orthogonal in
+    groups of as many as x has entries, which makes the approximation better (Yu et al. 2016). The bandwidth h is the
+    distance at which rows stop being similar. All random features are multiplied by the root mean square length of the
+    training rows, so that they weigh as much as the row itself.
 
     Features should be on similar scales (see scikit-learn's `StandardScaler`).
 
@@ -278,7 +279,7 @@ class FourierFeatures(RandomFeatures):
     bandwidth : float or "auto", default="auto"
         Bandwidth h. "auto" is half the median distance between two training rows.
     random_state : int, RandomState or None, default=None
-        Seed of the directions and of the rows whose distances are looked at.
+        Seed for drawing the directions, and the pairs of rows that the bandwidth is computed from.
 
     Attributes
     ----------
@@ -337,8 +338,8 @@ class NystromFeatures(RandomFeatures):
     Let k(x, z) = exp(−‖x − z‖²/(2h²)), and z₁ … z_D be random rows of the training data, the landmarks. The features of
     a row x are K^(−1/2)·(k(x, z₁), …, k(x, z_D)), where K has the entries k(zᵢ, zⱼ). The inner product of the features
     of x and z approximates k(x, z), and is exact if one of them is a landmark (Williams and Seeger 2001). Unlike
-    `FourierFeatures`, these adapt to where the rows are: fewer may do, but each costs more to compute. All are
-    multiplied by the root mean square length of the training rows.
+    `FourierFeatures`, these features adapt to where the rows are. You may need fewer of them, but each takes longer to
+    compute. All are multiplied by the root mean square length of the training rows.
 
     Features should be on similar scales (see scikit-learn's `StandardScaler`).
 
@@ -349,7 +350,7 @@ class NystromFeatures(RandomFeatures):
     bandwidth : float or "auto", default="auto"
         Bandwidth h. "auto" is half the median distance between two training rows.
     random_state : int, RandomState or None, default=None
-        Seed of the choice of the landmarks and of the rows whose distances are looked at.
+        Seed for drawing the landmarks, and the pairs of rows that the bandwidth is computed from.
 
     Attributes
     ----------

@@ -263,7 +263,7 @@ class Achievable:
 
 
 class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """The decision rule on the posteriors of any classifier that is best for a measure (Narasimhan et al. 2015).
+    """The best decision rule for a measure on the posteriors of any classifier (Narasimhan et al. 2015).
 
     The learners of this package fit their weights to a measure. A plug-in method leaves the classifier as it is, and
     fits how its posteriors η(x) become predictions. For every measure here, the best rule or mixture of rules predicts
@@ -281,14 +281,15 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
       The valuation of a ratio of linear functions (F-measures, Jaccard) has a best rule in closed form. Other
       valuations are maximised by Frank-Wolfe, as in Narasimhan (2018).
 
-    Confusion matrices are those of predictions and labels, as in the paper, on rows that the classifier has not
-    learned. The paper divides the rows in two parts. Here all rows can be used for both purposes, by cross-fitting. The
+    As in the paper, confusion matrices are computed from predictions and labels, on rows that the classifier was not
+    trained on. The paper divides the rows into two parts. Here, cross-fitting uses all rows for both purposes. The
     duality gap bounds the distance to the maximum if the posteriors are calibrated on these rows.
 
-    The maximum of a concave measure is reached by a *mixture* of rules in general; `randomised=True` draws one of them
-    for each row. By default the best single rule is used: of all rules that were tried and, with two classes, of all
-    thresholds. A measure of the count alone, such as "kld", is best served by a random guess at the right prevalence;
-    so BA is added with a weight of 0.001, and BA decides between rules whose counts are equally good.
+    In general, only a *mixture* of rules reaches the maximum of a concave measure; `randomised=True` draws one of its
+    rules for each row. By default, the best single rule is used, out of all rules that were tried and, with two
+    classes, out of all thresholds. For a measure of the count alone, such as "kld", random guesses at the right
+    prevalence are optimal. BA is therefore added with a weight of 0.001, and decides between rules whose counts are
+    equally good.
 
     Parameters
     ----------
@@ -299,10 +300,10 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         A name, such as "kld", "gmean" or "f1" (see `quapy_nemsis.get_measure`), or a measure object, built-in or
         custom.
     cv : int, float or "prefit", default=5
-        Where the posteriors come from. An integer is a number of folds: each row is scored by a classifier that learned
-        the other folds, and then a classifier learns all rows. A float is the share of rows that are held out for the
-        rule. With "prefit" the estimator is already fitted, and all rows, which it should not have learned, are for the
-        rule.
+        How to obtain the posteriors. An integer is a number of folds: each row is scored by a classifier trained on the
+        other folds, and the final classifier is trained on all rows. A float is the share of rows that are held out for
+        the rule. With "prefit", the estimator is already fitted, and the rule is fitted to all rows; the estimator
+        should not have been trained on them.
     randomised : bool, default=False
         Whether to predict by a mixture of rules.
     tol : float, default=1e-4
@@ -310,7 +311,7 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     max_iter : int, default=1000
         Maximum number of steps of the Frank-Wolfe method (for one level).
     random_state : int, RandomState or None, default=None
-        Seed of the folds, or of the rows that are held out, and of randomised predictions.
+        Seed for the folds, or for the choice of held-out rows, and for randomised predictions.
 
     Attributes
     ----------
@@ -323,13 +324,14 @@ class PlugInClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     weights_ : ndarray of shape (n_rules,)
         Probabilities of the rules; a single 1 unless `randomised`.
     value_ : float
-        Value of the measure on the rows that the rule was fitted to; of a mixture, at its expected confusion matrix.
+        Value of the measure on the rows that the rule was fitted to. For a mixture, this is the value at its expected
+        confusion matrix.
     mixture_value_ : float
-        The same for the mixture that Frank-Wolfe or bisection found, whether it is used or not.
+        Value of the measure for the mixture that Frank-Wolfe or bisection found, whether it is used or not.
     gap_ : float
         Duality gap, or length of the interval of levels, at the end.
     n_iter_ : int
-        Number of rules that were sought.
+        Number of rules that were computed.
 
     References
     ----------

@@ -1,17 +1,17 @@
-"""Prevalences of classes in a sample of rows, from the likelihoods of the rows in each class.
+"""Estimate class prevalences in a sample from the likelihoods of its rows in each class.
 
 Only the prevalences may have changed since training, not the distribution of rows within a class (prior shift). Let Lᵢⱼ
 be the likelihood of row i in class j, up to a factor of the row: a calibrated posterior divided by the prevalence of
 training, or a posterior at equal prevalences. The log-likelihood of prevalences p is Σᵢ ln Σⱼ pⱼ·Lᵢⱼ. Expectation
-maximisation finds its maximum (Saerens, Latinne and Decaestecker 2002), which runs away to the border of the simplex
-where classes are hard to tell apart. Two things keep it from that here.
+maximisation finds its maximum (Saerens, Latinne and Decaestecker 2002). If the classes are hard to tell apart, this
+maximum tends to the border of the simplex. Two things prevent that here.
 
 * A prior for equal prevalences. The likelihoods were learned, from m rows in effect (see
   `Calibration.effective_size`). The more rows n a sample has compared to m, the more of what it seems to tell are
   errors of the likelihoods, unless these tell the classes apart without doubt. Let u be the share of the entropy of
   the classes that scores leave (see `Calibration.doubt`). Then ``prior``·u·n/m rows of each class are added. They
   vanish as training data grow, and where classes are easy to tell apart.
-* With probability ``no_drift``, nothing has changed. Then the mean posterior at the prevalences of training is the
+* With probability ``no_drift``, nothing has changed. Then the mean posterior at the training prevalences is the
   better estimate. The weight of either estimate is its posterior probability. The evidence for prevalences that have
   changed is that of Jeffreys' prior, a Dirichlet distribution with ½ in each class. It is approximated by Laplace's
   method, in log-odds (MacKay 1998). The likelihood counts m/(n + m): n rows tell no more than n·m/(n + m) rows would
@@ -134,7 +134,7 @@ def _curvature(rows: np.ndarray, p: np.ndarray) -> _Curvature:
 def estimate(
     rows: np.ndarray, training: Training, prior: float = 1.0, no_drift: float = 0.3
 ) -> np.ndarray:
-    """Prevalences of the classes in a sample of rows (see `quapy_nemsis.prevalence`).
+    """Estimate the class prevalences in a sample of rows (see `quapy_nemsis.prevalence`).
 
     Parameters
     ----------

@@ -159,7 +159,7 @@ def test_estimates_in_every_form(model, folder, capsys, tmp_path):
     out = capsys.readouterr().out
     assert out.splitlines()[0].split()[:3] == ["file", "rows", "class"]
     assert "month2.csv: changed. The prevalences have changed since training (p < 0.001)" in out
-    assert "that of ill is about 0.5" in out
+    assert "the prevalence of ill is about 0.5" in out
     assert run("estimate", model[0], new, "--json") == 2
     record = json.loads(capsys.readouterr().out)
     assert run("estimate", model[0], new, "--csv") == 2
@@ -219,7 +219,7 @@ def test_the_mixture_test_alone_ends_with_2(model, folder, tmp_path, capsys):
 def test_what_is_too_small_is_not_tested(model, folder, tmp_path, capsys):
     few = tmp_path / "few.csv"
     pd.read_csv(folder / "month6.csv")[:19].to_csv(few, index=False)
-    told = "not tested for changes: there are 19 rows, and 20 are needed"
+    told = "not tested for changes: there are only 19 rows, and 20 are needed"
     assert run("estimate", model[0], few, "--prometheus", tmp_path / "few.prom") == 0
     assert f"{few}: {told}" in capsys.readouterr().out
     assert "changed" not in (tmp_path / "few.prom").read_text()
@@ -235,7 +235,7 @@ def test_classes_of_few_held_out_rows_are_not_tested(model, folder, tmp_path, ca
     ill = known.labels == 1
     rows = np.concatenate([np.flatnonzero(~ill), np.flatnonzero(ill)[:4]])
     scarce.quantifier_.calibration_ = Calibration.of(known.scores[rows], known.labels[rows])
-    told = "'ill' has 4 held-out rows of training, and 5 are needed"
+    told = "'ill' has only 4 held-out training rows, and 5 are needed"
     result = DriftTests(scarce, 0.05).of(scarce.score(folder / "month1.csv").scores)
     assert (result.changed, result.assumption_fails, result.untested) == (None, None, told)
 
@@ -268,7 +268,7 @@ def test_windows_of_rows_have_the_prevalences_of_their_rows(model, folder, capsy
     # The prevalence changes at row 1200, within the fifth window.
     assert [one["alarms"] for one in windows] == [[]] * 4 + [["prevalence"]] * 2
     assert [len(one["sentences"]) for one in windows] == [0, 0, 0, 0, 1, 0]
-    assert "that of ill is about 0.5" in windows[4]["sentences"][0]
+    assert "the prevalence of ill is about 0.5" in windows[4]["sentences"][0]
     page = (tmp_path / "track.html").read_text()
     assert "<strong>1 alarms in 6 windows, 1,800 rows.</strong>" in page
     drawn = ElementTree.fromstring(page[page.index('<svg viewBox="') : page.rindex("</svg>") + 6])
@@ -284,7 +284,7 @@ def test_windows_of_rows_have_the_prevalences_of_their_rows(model, folder, capsy
     assert run("track", model[0], *logs(folder), "--window", 280) == 2
     lines = capsys.readouterr().out.splitlines()
     assert sum("alarm: prevalence" in line for line in lines) == 2
-    assert lines[-1] == "1,800 rows, 120 of them in a window that is not full"
+    assert lines[-1] == "1,800 rows, 120 of them in a window that is not full yet"
     assert run("track", model[0], *logs(folder), "--window", 280, "--csv") == 2
     entries = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [float(entry["prevalence"]) for entry in entries[1::2]] == [
@@ -350,7 +350,7 @@ def test_labels_arrive_later(model, folder, capsys, tmp_path):
     html = ("--html", tmp_path / "late.html")
     assert run("track", model[0], *logs(folder), *kept, *html, *given, "--json") == 2
     out, err = capsys.readouterr()
-    assert err.splitlines()[-1] == "5 of 605 labels belong to no row so far"
+    assert err.splitlines()[-1] == "5 of 605 labels do not belong to any row so far"
     third, second = [json.loads(line) for line in out.splitlines()][:2], out.splitlines()[2:]
     assert [one["end"] for one in third] == [1500, 1800]
     for begin, line in zip((0, 300), second, strict=True):
@@ -496,7 +496,7 @@ WEEKS = ["--window", "1w", "--time", "when"]
         ),
         (
             ["track", "model.qn", "log0.csv", "--checkpoint", "model.qn"],
-            "go on from it with --resu",
+            "continue from it with --resume",
         ),
         (["track", "model.qn", "log0.csv", "--option", "forget=2"], "cannot take"),
     ],

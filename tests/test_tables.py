@@ -258,11 +258,11 @@ NOTED = {
     "labels": (lambda f: f.assign(outcome="x"), "'outcome' of labels is not used; `check`"),
     "few unreadable": (
         lambda f: f.assign(age=f["age"].astype(object).where(f.index > 2, "old")),
-        "3 values of 'age' are no numbers, such as 'old'; they are taken as gaps",
+        "3 values of 'age' are not numbers, such as 'old'; they are treated as missing",
     ),
     "gaps": (
         lambda f: f.assign(age=f["age"].where(f.index > 4)),
-        "5 gaps in 'age', which had none in training, are taken as the median",
+        "5 values are missing in 'age', which had none missing in training; they are replaced by the median",
     ),
     "unseen": (
         lambda f: f.assign(town=f["town"].where(f.index > 6, "Bari")),

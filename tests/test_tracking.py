@@ -500,7 +500,7 @@ def test_callbacks_and_alarms(two):
     assert seen == list(range(200, 1601, 200))
     assert found.stopped
     assert heard == list(found.alarms)
-    assert "have changed since training (p < 0.001): that of True" in heard[0].sentence
+    assert "have changed since training (p < 0.001): the prevalence of True" in heard[0].sentence
     moved = track(quantifier, 2.5 * X[:400], window=200)
     assert "mixture" in {alarm.kind for alarm in moved.alarms}
     silent = track(quantifier, X, window=200, false_alarms=None)

@@ -1,4 +1,4 @@
-"""QuaPy's aggregations, compiled, and the evaluation of all samples of a protocol at once.
+"""Compiled versions of QuaPy's aggregations, and the evaluation of all samples of a protocol at once.
 
 ``ACC``, ``PACC``, ``EMQ``, ``KDEyML``, ``HDy``, ``DyS`` and ``MS`` are subclasses of QuaPy's quantifiers of the same
 names, with the same parameters, attributes and estimates. ``prediction``, ``evaluate`` and ``evaluation_report`` are

@@ -49,12 +49,12 @@ class _Adjusted(CompiledAggregation):
 
 
 class ACC(_Adjusted, aggregative.ACC):
-    r"""QuaPy's ACC, adjusted classify and count, compiled.
+    r"""Compiled version of QuaPy's ACC, adjusted classify and count.
 
     The estimate is the prevalence vector p of the simplex that minimises ‖Mp − q‖, where q are the shares of the
     predicted classes and :math:`M_{ij}` is the rate at which rows of class j are predicted as i (Bunse 2022). An
     active-set method solves this least-squares problem exactly. QuaPy's generic minimiser stops when the norm changes
-    by less than 1e-6, so that its estimates can be less exact, never better. Parameters and attributes are those of
+    by less than 1e-6, so its estimates can be less exact, but never better. Parameters and attributes are those of
     `quapy.method.aggregative.ACC`. The other solvers ("exact-raise", "exact-cc") and ``norm="condsoftmax"`` run QuaPy's
     own code.
 
@@ -90,10 +90,10 @@ class ACC(_Adjusted, aggregative.ACC):
 
 
 class PACC(_Adjusted, aggregative.PACC):
-    """QuaPy's PACC, probabilistic adjusted classify and count, compiled.
+    """Compiled version of QuaPy's PACC, probabilistic adjusted classify and count.
 
-    This is `ACC` with mean posteriors in place of shares of predicted classes, and solved in the same way. Parameters
-    and attributes are those of `quapy.method.aggregative.PACC`.
+    This is `ACC` with mean posteriors in place of the shares of predicted classes. It is solved in the same way.
+    Parameters and attributes are those of `quapy.method.aggregative.PACC`.
 
     References
     ----------

@@ -32,18 +32,18 @@ def prediction(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Estimate the prevalences of all samples of a protocol, as `quapy.evaluation.prediction` does.
 
-    A row that is in several samples is classified once, and all samples are aggregated together if the quantifier is
-    one of `quapy_nemsis.aggregation` and the samples are drawn from one collection (APP, UPP, NPP, Dirichlet).
-    QuaPy's function does the work otherwise.
+    If the quantifier is from `quapy_nemsis.aggregation` and the samples are drawn from one collection (APP, UPP, NPP,
+    Dirichlet), each row is classified only once, and all samples are aggregated together. Otherwise, QuaPy's function
+    does the work.
 
     Parameters
     ----------
     model : quantifier
         A fitted quantifier.
     protocol : protocol of QuaPy
-        It draws the samples.
+        The protocol that draws the samples.
     aggr_speedup : {"auto", "force", True, False}, default="auto"
-        As in QuaPy; False means to classify each sample anew.
+        As in QuaPy. False classifies each sample on its own.
     verbose : bool, default=False
         Whether QuaPy's function shows progress.
     n_jobs : int, optional
@@ -97,7 +97,7 @@ def evaluate(
     model, protocol, aggr_speedup, verbose, n_jobs
         As for `prediction`.
     error_metric : str or callable
-        A function of true and estimated prevalences, or the name of one of `quapy.error`, such as "mae".
+        A function of true and estimated prevalences, or the name of a function in `quapy.error`, such as "mae".
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""EMQ and KDEyML: prevalences of greatest likelihood."""
+"""EMQ and KDEyML: prevalences of maximum likelihood."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MOST_ROWS = 100_000
 
 
 class EMQ(CompiledAggregation, aggregative.EMQ):
-    """QuaPy's EMQ, expectation-maximisation of the prevalences (SLD), compiled.
+    """Compiled version of QuaPy's EMQ, which estimates prevalences by expectation-maximisation (also called SLD).
 
     The algorithm, its starting point and its stopping rule are QuaPy's: it stops after twelve steps or more, when the
-    prevalences change by less than 1e-4 on average. Estimates therefore are QuaPy's up to rounding, not the exact
+    prevalences change by less than 1e-4 on average. Estimates are therefore QuaPy's up to rounding, and not the exact
     maximum of the likelihood. Parameters, calibrations and attributes are those of `quapy.method.aggregative.EMQ`.
 
     References
@@ -109,14 +109,14 @@ class EMQ(CompiledAggregation, aggregative.EMQ):
 
 
 class KDEyML(CompiledAggregation, aggregative.KDEyML):
-    """QuaPy's KDEyML, maximum likelihood with kernel densities of posteriors, compiled.
+    """Compiled version of QuaPy's KDEyML, maximum likelihood with kernel densities of posteriors.
 
     The density of each class is that of Gaussian kernels around the posteriors of its training rows, and the estimate
     maximises Σᵢ ln(Σⱼ pⱼ·Lᵢⱼ + 1e-12) over the simplex, where Lᵢⱼ is the density of class j at the posterior of row i.
-    Newton's method finds this maximum up to 1e-10 a row. QuaPy's generic minimiser stops earlier, so that its estimates
-    can have a lower likelihood, never a higher one. Densities have 13 digits. Those of scikit-learn's `KernelDensity`,
-    which QuaPy takes, can be wrong by orders of magnitude where bandwidths are small (0.01) and classes are many
-    (scikit-learn's issue 25799); estimates differ then. Parameters and attributes are those of
+    Newton's method finds this maximum up to 1e-10 a row. QuaPy's generic minimiser stops earlier, so its estimates can
+    have a lower likelihood, but never a higher one. Densities are exact to 13 digits. QuaPy uses scikit-learn's
+    `KernelDensity`, whose densities can be wrong by orders of magnitude if the bandwidth is small (0.01) and there are
+    many classes (scikit-learn's issue 25799). Estimates then differ. Parameters and attributes are those of
     `quapy.method.aggregative.KDEyML`.
 
     References
@@ -141,7 +141,7 @@ class KDEyML(CompiledAggregation, aggregative.KDEyML):
         Parameters
         ----------
         classif_predictions : ndarray of shape (n_rows, n_classes)
-            Posteriors out of fold.
+            Out-of-fold posteriors.
         labels : array-like of shape (n_rows,)
             Their labels.
 

@@ -36,7 +36,7 @@ class _Matching(CompiledAggregation):
 
 
 class HDy(_Matching, aggregative.HDy):
-    """QuaPy's HDy, for two classes, compiled.
+    """Compiled version of QuaPy's HDy, which matches histograms of posteriors, for two classes.
 
     For 10, 20, … 110 bins, the share of positives is that of 100 from 0 to 1 whose mixture of the histograms of both
     classes has the least Hellinger distance to the histogram of the sample. The estimate is the median of these 11.
@@ -73,7 +73,7 @@ class HDy(_Matching, aggregative.HDy):
 
 
 class DyS(_Matching, aggregative.DyS):
-    """QuaPy's DyS, for two classes, compiled.
+    """Compiled version of QuaPy's DyS, which matches histograms of scores, for two classes.
 
     A ternary search finds the share of positives whose mixture of the histograms of both classes has the least
     divergence from the histogram of the sample. With "HD", the estimate is QuaPy's to the last bit; with "topsoe",

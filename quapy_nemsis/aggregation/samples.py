@@ -35,7 +35,7 @@ class Samples:
                 )
             if not len(part):
                 raise ValueError(
-                    "there are no rows to estimate prevalences of: leave out empty samples"
+                    "there are no rows to estimate prevalences from: leave out empty samples"
                 )
         sizes = [len(part) for part in parts]
         rows = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
@@ -49,7 +49,7 @@ class Samples:
     def whole(cls, n_rows: int) -> Samples:
         """One sample, of all rows of a table."""
         if not n_rows:
-            raise ValueError("there are no rows to estimate prevalences of")
+            raise ValueError("there are no rows to estimate prevalences from")
         return cls(np.arange(n_rows), np.array([0, n_rows]))
 
     @property

@@ -21,7 +21,7 @@ class _Ranked(NamedTuple):
 
 
 class MS(CompiledAggregation, aggregative.MS):
-    """QuaPy's MS, median sweep, for two classes, compiled.
+    """Compiled version of QuaPy's MS, median sweep, for two classes.
 
     Each threshold of the score gives an adjusted count (c − fpr)/(tpr − fpr), clipped to [0, 1]; the estimate is their
     median. It is QuaPy's to the last bit. QuaPy compares all scores with all thresholds. Here rows are ranked among

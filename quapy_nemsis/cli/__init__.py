@@ -1,4 +1,4 @@
-"""The installed command ``quapy-nemsis``: prevalences of the classes in files, with intervals, and what has changed.
+"""The installed command ``quapy-nemsis``: estimates class prevalences in files, and tests whether they have changed.
 
 Arguments are read and checked here, before anything slow is imported. A command is an entry of `COMMANDS`.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from quapy_nemsis.tables.formats import Reading
 
-#: What the command ends with.
+#: Exit statuses.
 FINE, ERROR, CHANGED = 0, 1, 2
 _EXAMPLES = """examples:
   quapy-nemsis fit labelled.csv --target outcome --positive yes --out model.qn
@@ -25,8 +25,9 @@ _EXAMPLES = """examples:
   quapy-nemsis track model.qn log*.csv --window 1d --time when --html track.html
   quapy-nemsis show model.qn
 
-It ends with 0 if all is well, 2 if something has changed (`estimate`: a test rejects; `track`: there is an alarm;
-`check`: a true prevalence is outside of its interval), and 1 if something is wrong."""
+exit status:
+  0 if all is well; 2 if something has changed (estimate: a test rejects; track: there is an alarm; check: a true
+  prevalence is outside its interval); 1 if there is an error."""
 #: The methods of `quapy_nemsis.tracking`, which are not imported here.
 METHODS = ("em", "forgetting-em", "fth", "rogd", "uogd", "atlas", "flh-ftl")
 
@@ -53,11 +54,15 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _reading_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how files are read, where this should not be recognised")
-    group.add_argument("--separator", metavar="CHAR", help="between two fields; 'tab' for tabs")
-    group.add_argument("--decimal", choices=[".", ","], help="the decimal mark")
-    group.add_argument("--encoding", metavar="NAME", help="such as utf-8, cp1252 or latin-1")
-    group.add_argument("--sheet", metavar="NAME", help="the sheet of an xlsx file")
+    group = parser.add_argument_group("file format, detected unless given")
+    group.add_argument(
+        "--separator", metavar="CHAR", help="character between two fields; 'tab' for tabs"
+    )
+    group.add_argument("--decimal", choices=[".", ","], help="decimal mark")
+    group.add_argument(
+        "--encoding", metavar="NAME", help="encoding, such as utf-8, cp1252 or latin-1"
+    )
+    group.add_argument("--sheet", metavar="NAME", help="sheet of an xlsx file")
 
 
 def _level_option(parser: argparse.ArgumentParser) -> None:
@@ -66,82 +71,105 @@ def _level_option(parser: argparse.ArgumentParser) -> None:
         type=_interval,
         default=0.95,
         metavar="SHARE",
-        help="probability with which an interval contains the prevalence (default: 0.95)",
+        help="probability that an interval contains the prevalence (default: 0.95)",
     )
 
 
 def _fit_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("labelled", metavar="LABELLED", help="CSV, Parquet, xlsx, npz or LIBSVM")
-    parser.add_argument("--target", metavar="COLUMN", help="the column of the labels")
-    parser.add_argument("--positive", metavar="LABEL", help="one class, against all others")
-    parser.add_argument("--out", metavar="MODEL", required=True, help="the file to write")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: 0)")
+    parser.add_argument(
+        "labelled", metavar="LABELLED", help="a file with labels: CSV, Parquet, xlsx, npz or LIBSVM"
+    )
+    parser.add_argument("--target", metavar="COLUMN", help="the column with the labels")
+    parser.add_argument(
+        "--positive",
+        metavar="LABEL",
+        help="make this label one class and all others the other; otherwise, each label is a class",
+    )
+    parser.add_argument("--out", metavar="MODEL", required=True, help="the model file to write")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
     _reading_options(parser)
 
 
 def _estimate_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
-    parser.add_argument("files", metavar="FILE", nargs="+", help="files with the same columns")
+    parser.add_argument("model", metavar="MODEL", help="a model file written by fit")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="+", help="files with the same columns as in training"
+    )
     _level_option(parser)
     parser.add_argument(
         "--alpha",
         type=_interval,
         metavar="SHARE",
-        help="probability of any false alarm in a file without change, for both tests (default: 1 - interval)",
+        help="probability that either test flags a file in which nothing has changed (default: 1 - interval)",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print a line of JSON for each file")
-    shown.add_argument("--csv", action="store_true", help="print CSV: a line for file and class")
-    parser.add_argument("--html", metavar="PAGE", help="write a page with a plot")
+    shown.add_argument(
+        "--csv", action="store_true", help="print CSV, with a line for each file and class"
+    )
+    parser.add_argument("--html", metavar="PAGE", help="write a web page with a plot to this file")
     parser.add_argument(
-        "--prometheus", metavar="TEXT", help="write metrics for Prometheus; - prints them"
+        "--prometheus",
+        metavar="TEXT",
+        help="write metrics for Prometheus to this file; - prints them",
     )
     _reading_options(parser)
 
 
 def _check_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
-    parser.add_argument("files", metavar="FILE", nargs="+", help="labelled files")
+    parser.add_argument("model", metavar="MODEL", help="a model file written by fit")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="files with labels")
     _level_option(parser)
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each file")
     _reading_options(parser)
 
 
 def _track_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
+    parser.add_argument("model", metavar="MODEL", help="a model file written by fit")
     parser.add_argument(
-        "files", metavar="FILE", nargs="+", help="files with the same columns, in order"
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="files with the same columns as in training, in the order of the stream",
     )
     parser.add_argument(
         "--window",
         type=_window,
         default=1000,
         metavar="ROWS|TIME",
-        help="rows of a window, or its time, such as 30min, 6h or 1d (default: 1000)",
+        help="number of rows in a window, or its length in time, such as 30min, 6h or 1d (default: 1000)",
     )
-    parser.add_argument("--time", metavar="COLUMN", help="the column of times, in rising order")
+    parser.add_argument(
+        "--time", metavar="COLUMN", help="the column with the times, in ascending order"
+    )
     parser.add_argument(
         "--time-format",
         default="",
         metavar="FORMAT",
-        help="such as %%d.%%m.%%Y, if times are neither in ISO 8601 nor seconds since 1970",
+        help="format of the times, such as %%d.%%m.%%Y (default: ISO 8601, or seconds since 1970)",
     )
     parser.add_argument(
         "--labels",
         nargs="+",
         default=[],
         metavar="FILE",
-        help="files with labels that have arrived since, of all rows so far, which --key tells apart",
+        help="files with all labels that have arrived so far; needs --key",
     )
-    parser.add_argument("--key", metavar="COLUMN", help="the column that tells rows apart")
-    parser.add_argument("--method", choices=METHODS, default="em", help="(default: em)")
+    parser.add_argument(
+        "--key",
+        metavar="COLUMN",
+        help="the column that identifies a row, both in the stream and in the files of labels",
+    )
+    parser.add_argument(
+        "--method", choices=METHODS, default="em", help="how to track (default: em)"
+    )
     parser.add_argument(
         "--option",
         type=_option,
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the method, such as forget=0.7; may be repeated",
+        help="a parameter of the method, such as forget=0.7; can be given several times",
     )
     _level_option(parser)
     parser.add_argument(
@@ -149,26 +177,34 @@ def _track_options(parser: argparse.ArgumentParser) -> None:
         type=_interval,
         default=0.05,
         metavar="SHARE",
-        help="probability of any false alarm in 100 windows without change (default: 0.05)",
+        help="probability of a false alarm in 100 windows in which nothing has changed (default: 0.05)",
     )
-    parser.add_argument("--checkpoint", metavar="STATE", help="a file to go on from later")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="STATE",
+        help="write the state to this file, to continue from it later",
+    )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the checkpoint, if there is one; name all files again, and new ones after them",
+        help="continue from the checkpoint, if it exists; name all files again, followed by the new ones",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print a line of JSON for each window")
-    shown.add_argument("--csv", action="store_true", help="print CSV: a line for window and class")
-    parser.add_argument("--html", metavar="PAGE", help="write a page with a plot")
+    shown.add_argument(
+        "--csv", action="store_true", help="print CSV, with a line for each window and class"
+    )
+    parser.add_argument("--html", metavar="PAGE", help="write a web page with a plot to this file")
     parser.add_argument(
-        "--prometheus", metavar="TEXT", help="write metrics of the latest window for Prometheus"
+        "--prometheus",
+        metavar="TEXT",
+        help="write metrics of the latest window for Prometheus to this file",
     )
     _reading_options(parser)
 
 
 def _show_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a file that fit has written")
+    parser.add_argument("model", metavar="MODEL", help="a model file written by fit")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -181,14 +217,16 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "fit": Command("learn from a labelled file", _fit_options, "quapy_nemsis.cli.commands:fit"),
+    "fit": Command(
+        "train a model on a labelled file", _fit_options, "quapy_nemsis.cli.commands:fit"
+    ),
     "estimate": Command(
-        "estimate the prevalences in new files, and whether they have changed",
+        "estimate the prevalences in new files, and test whether they have changed",
         _estimate_options,
         "quapy_nemsis.cli.commands:estimate",
     ),
     "check": Command(
-        "compare estimates with the labels of a file",
+        "compare estimates with the labels in files",
         _check_options,
         "quapy_nemsis.cli.commands:check",
     ),
@@ -197,7 +235,7 @@ COMMANDS = {
         _track_options,
         "quapy_nemsis.cli.commands:track",
     ),
-    "show": Command("tell what is in a model", _show_options, "quapy_nemsis.cli.commands:show"),
+    "show": Command("show what is in a model", _show_options, "quapy_nemsis.cli.commands:show"),
 }
 
 
@@ -205,7 +243,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the arguments."""
     whole = argparse.ArgumentParser(
         prog="quapy-nemsis",
-        description="Prevalences of classes in files: learn from a labelled one, estimate in others.",
+        description="Estimate how many rows of each class there are in a file, after training on a labelled file.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -217,17 +255,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return what the process should end with.
+    """Run a command, and return the exit status.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        Arguments; those of the process by default.
+        Arguments. By default, the arguments of the process.
 
     Returns
     -------
     int
-        0 if all is well, 2 if something has changed, 1 if something is wrong.
+        0 if all is well, 2 if something has changed, 1 if there is an error.
 
     Examples
     --------
@@ -236,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         options = parser().parse_args(arguments)
-    except SystemExit as end:  # argparse ends with 2, which stands for a change here
+    except SystemExit as end:  # argparse exits with 2, which means a change here
         return ERROR if end.code else FINE
     if options.version:
         from quapy_nemsis import __version__

@@ -1,4 +1,4 @@
-"""What the tests of drift say about an estimate, or why they cannot be made."""
+"""What the tests for drift say about an estimate, or why they cannot be made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Changes(NamedTuple):
 
     @property
     def found(self) -> list[str]:
-        """What is to be told to people: tests that reject, or why there were none."""
+        """Sentences for the user: the tests that reject, or why there were none."""
         told = [f"not tested for changes: {self.untested}"] if self.untested else []
         if self.prevalence is not None and self.changed:
             told.append(f"changed. {self.prevalence.sentence}")
@@ -49,7 +49,7 @@ class Changes(NamedTuple):
 
 
 class DriftTests:
-    """The tests of drift, for a model."""
+    """The tests for drift, for a model."""
 
     def __init__(self, model: TableQuantifier, level: float):
         self.level, self.scarce = level, too_few_labelled(model)
@@ -62,7 +62,8 @@ class DriftTests:
             return Changes(self.level, untested=self.scarce)
         if len(scores) < LEAST_ROWS:
             return Changes(
-                self.level, untested=f"there are {len(scores)} rows, and {LEAST_ROWS} are needed"
+                self.level,
+                untested=f"there are only {len(scores)} rows, and {LEAST_ROWS} are needed",
             )
         found = self.known.scores_of(self.quantifier, scores)
         return Changes(self.level, *self.known.tests(found, self.level))
@@ -76,4 +77,7 @@ def too_few_labelled(model: TableQuantifier) -> str:
     rarest = int(members.argmin())
     if members[rarest] >= LEAST_MEMBERS:
         return ""
-    return f"{model.classes_[rarest]!r} has {members[rarest]} held-out rows of training, and {LEAST_MEMBERS} are needed"
+    return (
+        f"{model.classes_[rarest]!r} has only {members[rarest]} held-out training rows, and "
+        f"{LEAST_MEMBERS} are needed"
+    )

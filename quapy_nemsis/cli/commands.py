@@ -24,7 +24,7 @@ from quapy_nemsis.tracking.windows import seconds_of
 
 
 def fit(options: argparse.Namespace) -> int:
-    """Learn from a labelled file, print what was learned and what its unlabelled rows hold, and write the model."""
+    """Train a model on a labelled file, describe it, estimate the file's unlabelled rows, and write the model."""
     _check_writable(options, "out")
     model = TableQuantifier(options.target, options.positive, random_state=options.seed)
     model.fit(options.labelled, reading=options.reading)
@@ -41,7 +41,7 @@ def fit(options: argparse.Namespace) -> int:
 
 
 def estimate(options: argparse.Namespace) -> int:
-    """Estimate the prevalences in files. A file that cannot be read does not keep others from being estimated."""
+    """Estimate the prevalences in files. If one file cannot be read, the others are still estimated."""
     _check_writable(options, "html", "prometheus")
     model = _model(options.model)
     tests = DriftTests(model, 1.0 - options.interval if options.alpha is None else options.alpha)
@@ -81,7 +81,7 @@ def estimate(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Compare estimates with labels."""
+    """Compare estimates with the labels in files."""
     model = _model(options.model)
     found = []
     for name in options.files:
@@ -142,7 +142,9 @@ def track(options: argparse.Namespace) -> int:
     for window in again:
         tell(window)
     if not options.json and not options.csv:
-        print(f"{found.rows:,} rows, {found.buffer.rows:,} of them in a window that is not full")
+        print(
+            f"{found.rows:,} rows, {found.buffer.rows:,} of them in a window that is not full yet"
+        )
     if options.prometheus:
         _write(options.prometheus, windows.as_prometheus(model, found))
     if options.html:
@@ -156,20 +158,20 @@ def _check_tracking(options: argparse.Namespace, model: TableQuantifier) -> None
         known_suffix(Path(name))
     if bool(options.labels) != (options.key is not None):
         raise ValueError(
-            "--labels and --key go together: --labels names files, and --key the column by which rows are found"
+            "--labels and --key go together: --labels names files, and --key the column that identifies a row"
         )
     timed = seconds_of(options.window) is not None
     if timed and options.time is None:
         raise ValueError(
-            f"--window {options.window} is a time: name the column of times with --time"
+            f"--window {options.window} is a length of time: name the column of times with --time"
         )
     if not timed and options.time is not None:
         raise ValueError("--time is for windows of time, such as --window 1d")
     if options.resume and options.checkpoint is None:
-        raise ValueError("--resume needs the file to go on from: name it with --checkpoint")
+        raise ValueError("--resume needs a checkpoint to continue from: name it with --checkpoint")
     if options.checkpoint and os.path.exists(options.checkpoint) and not options.resume:
         raise ValueError(
-            f"{options.checkpoint} already exists: go on from it with --resume, name another file, or delete it"
+            f"{options.checkpoint} already exists: continue from it with --resume, name another file, or delete it"
         )
     if scarce := too_few_labelled(model):
         raise ValueError(f"{options.model} cannot track: {scarce}; train with more rows")
@@ -215,14 +217,14 @@ def _rows(options: argparse.Namespace, model: TableQuantifier) -> Iterator[Rows 
     if options.labels:
         if len(found) < len(known):
             print(
-                f"{len(known) - len(found):,} of {len(known):,} labels belong to no row so far",
+                f"{len(known) - len(found):,} of {len(known):,} labels do not belong to any row so far",
                 file=sys.stderr,
             )
         yield LateLabels(np.concatenate(places), np.concatenate(labels), complete=True)
 
 
 def show(options: argparse.Namespace) -> int:
-    """Tell what is in a model."""
+    """Show what is in a model."""
     model = _model(options.model)
     if options.json:
         known = {"classes": model.classes_, "target": model.target, "positive": model.positive}
@@ -239,7 +241,7 @@ def _check_writable(options: argparse.Namespace, *names: str) -> None:
         if path and (
             not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path)
         ):
-            raise ValueError(f"--{name} {path}: give a file in a folder that there is")
+            raise ValueError(f"--{name} {path}: give a file in a folder that exists")
 
 
 def _model(path: str) -> TableQuantifier:
@@ -247,7 +249,7 @@ def _model(path: str) -> TableQuantifier:
     if not isinstance(found, TableQuantifier):
         kind = type(found).__name__
         raise ValueError(
-            f"{path} holds a {kind}, which reads no files; quapy-nemsis fit writes models that do"
+            f"{path} holds a {kind}, which reads no files; write a model with quapy-nemsis fit"
         )
     return found
 

@@ -162,7 +162,7 @@ def as_prometheus(found: Found) -> str:
             *(record["changed"], file),
         )
         metrics.add(
-            *("prevalence_p_value", "p-value of the test that prevalences are those of training."),
+            *("prevalence_p_value", "p-value of the test for changed prevalences."),
             *(record["p_prevalence"], file),
         )
         metrics.add(
@@ -170,7 +170,7 @@ def as_prometheus(found: Found) -> str:
             *(record["assumption_fails"], file),
         )
         metrics.add(
-            *("mixture_p_value", "p-value of the test that only prevalences have changed."),
+            *("mixture_p_value", "p-value of the test for changes other than in prevalences."),
             *(record["p_mixture"], file),
         )
     return metrics.text()
@@ -238,20 +238,20 @@ def model_text(model: TableQuantifier, columns: bool = False) -> str:
         rows += [
             [
                 "expected error",
-                f"{100 * expected['mean absolute error']:.1f} percentage points, on average over "
+                f"{100 * expected['mean absolute error']:.1f} percentage points, averaged over "
                 f"{expected['samples']} samples of {expected['sample size']} held-out rows at random prevalences",
             ],
             [
                 "95 % intervals",
-                f"contain the truth in {100 * expected['coverage']:.0f} % of them, and are "
-                f"{100 * expected['mean width']:.1f} percentage points wide",
+                f"contain the truth for {100 * expected['coverage']:.0f} % of these samples; their mean width is "
+                f"{100 * expected['mean width']:.1f} percentage points",
             ],
         ]
     else:
-        rows += [["expected error", "not known; the rarest class has too few rows"]]
+        rows += [["expected error", "unknown, because the rarest class has too few rows"]]
     text = aligned(rows)
     if columns and facts["columns"]:
-        table = aligned([["column", "taken as", "gaps", "what is done"], *facts["columns"]], (2,))
+        table = aligned([["column", "type", "missing", "use"], *facts["columns"]], (2,))
         text += f"\n\n{table}"
     return text
 

@@ -92,7 +92,7 @@ class Learner(ClassifierMixin, BaseEstimator):
         return several_classes(classes, self) if self.multiclass else two_classes(classes, self)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         arrays = {"classes": self.classes_}
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = self.feature_names_in_
@@ -179,7 +179,7 @@ class LinearClassifier(Learner):
         return self.coef_, self.intercept_
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {**super().to_arrays(), "coef": self.coef_, "intercept": self.intercept_}
 
     def from_arrays(self, arrays: Arrays) -> None:
@@ -257,7 +257,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
-        """Learn from `n_passes` passes over the data.
+        """Train the learner with `n_passes` passes over the data.
 
         Parameters
         ----------
@@ -309,7 +309,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Learn from more rows, in the given order.
+        """Train the learner on more rows, in the given order.
 
         The weights do not depend on how the rows are divided into chunks. If a chunk cannot be used, the learner is
         left unchanged.
@@ -396,7 +396,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         self.intercept_ = np.atleast_1d(intercept)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {
             **super().to_arrays(),
             "eta0": np.array(self.eta0_),
@@ -548,7 +548,7 @@ def _if_wanted(method: F) -> F:
 
 
 class PosteriorClassifier(LinearClassifier):
-    """A linear classifier with posteriors, which are calibrated on scores out of fold, unless `posteriors` is None."""
+    """A linear classifier with posteriors, which are calibrated on out-of-fold scores, unless `posteriors` is None."""
 
     posteriors: Any
     calibration_: Calibration
@@ -557,14 +557,14 @@ class PosteriorClassifier(LinearClassifier):
 
     @_if_wanted
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
-        """Posterior probabilities at the prevalence of the training data, or at equal ones if `posteriors` says so.
+        """Return posteriors, at the training prevalences or, with ``posteriors="balanced"``, at equal prevalences.
 
         For two classes, the log-odds are a nondecreasing, piecewise linear function of the score (see
         `quapy_nemsis.learners.calibration.TwoClassCalibration`). For more classes they are T·f + b, where f are the
-        scores (see `quapy_nemsis.learners.calibration.ClassCalibration`). Both are fitted to scores out of fold: `fit`
-        trains up to five more learners, each of which scores rows that it has not learned. In a stream, the functions
-        are fitted to the latest 4,096 points, scored before they were learned. `predict` uses the score, not the
-        posterior, because the score is what optimises the measure.
+        scores (see `quapy_nemsis.learners.calibration.ClassCalibration`). Both are fitted to out-of-fold scores: `fit`
+        trains up to five more learners, each of which scores rows that it was not trained on. In a stream, the
+        functions are fitted to the latest 4,096 points, each scored before the learner was trained on it. `predict`
+        uses the score and not the posterior, because the score optimises the measure.
 
         Parameters
         ----------
@@ -581,10 +581,10 @@ class PosteriorClassifier(LinearClassifier):
         return self.calibration_.probabilities(scores, balanced=self.posteriors == "balanced")
 
     def committee_scores(self, X: MatrixLike) -> np.ndarray:
-        """Scores of the mean of the learners that scored held-out rows in `fit`; after a stream, the learner's own.
+        """Return scores by the mean of the learners that scored held-out rows in `fit`; in a stream, the learner's own.
 
-        The calibration fits these scores at least as well as those of `decision_function`, and where rows are few
-        compared to features they tell classes apart better. `quapy_nemsis.Quantifier` uses them.
+        The calibration fits these scores at least as well as those of `decision_function`. If there are few rows
+        compared with features, they also separate the classes better. `quapy_nemsis.Quantifier` uses them.
 
         Parameters
         ----------
@@ -601,17 +601,18 @@ class PosteriorClassifier(LinearClassifier):
         return self._scores(X, self.model() if self.committee_ is None else self.committee_)
 
     def fold_scores(self, X: MatrixLike, first: int = 0) -> np.ndarray:
-        """Scores of rows by the learners that scored held-out rows in `fit`, each row by one of them in turn.
+        """Return scores by the learners that scored held-out rows in `fit`; they take turns, one for each row.
 
-        These scores are distributed as `calibration_.scores` are if the rows are: either are of one learner that has
-        not learned the row. Those of `committee_scores` are not quite, as a mean of learners is less noisy.
+        If the rows have the same distribution as the training rows, these scores have the same distribution as
+        `calibration_.scores`: both come from one learner that was not trained on the row. This is not quite true of
+        `committee_scores`, because a mean of learners is less noisy.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows.
         first : int, default=0
-            Number of the first row, if rows of a stream are scored in parts.
+            Position of the first row, if the rows of a stream are scored in parts.
 
         Returns
         -------
@@ -627,7 +628,7 @@ class PosteriorClassifier(LinearClassifier):
         return np.stack(scores)[turn, np.arange(len(turn))]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         arrays = super().to_arrays()
         if not hasattr(self, "calibration_"):
             return arrays
@@ -761,7 +762,7 @@ class ProbabilisticOnlineClassifier(
         return super().checked_steps()
 
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from `n_passes` passes over the data.
+        """Train the learner with `n_passes` passes over the data.
 
         Parameters
         ----------
@@ -787,7 +788,7 @@ class ProbabilisticOnlineClassifier(
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from more rows, in the given order.
+        """Train the learner on more rows, in the given order.
 
         The weights do not depend on how the rows are divided into chunks. If a chunk cannot be used, the learner is
         left unchanged.

@@ -69,13 +69,13 @@ class CANParameters:
 class CANClassifier(CANParameters, PosteriorClassifier):
     """Linear classifier trained by CAN (Algorithm 2 of Kar et al., KDD 2016), an exact batch method.
 
-    With the logistic reward, P(w) and N(w) are smooth. For K classes the reward of a row of class i is
-    1 + c·ln softmax(f)_i with c = ln 2/ln K, which for K = 2 is the logistic reward. What it lacks to 1 counts for the
-    other classes, in proportion to their softmax. For a pseudo-concave measure, CAN alternates between
-    w ← argmax V(w, v) over ‖w‖ ≤ R and v ← P_class(w)/P_quant(w), until v gains less than `tol`. The gap to the best
-    level shrinks at least as fast as (1 − m/M)ᵗ (Theorem 2). (The paper's step 5 prints V ≥ v, but V ≥ 0 is meant.) A
-    nested concave measure is maximised directly, once. The maximisation uses scipy's L-BFGS, followed by spectral
-    projected gradients if the radius binds.
+    With the logistic reward, P(w) and N(w) are smooth. For K classes the reward of a row of class i is 1 + c·ln
+    softmax(f)_i with c = ln 2/ln K, which for K = 2 is the logistic reward. The difference from 1 counts for the other
+    classes, in proportion to their softmax. For a pseudo-concave measure, CAN alternates between w ← argmax V(w, v)
+    over ‖w‖ ≤ R and v ← P_class(w)/P_quant(w), until v gains less than `tol`. The gap to the best level shrinks at
+    least as fast as (1 − m/M)ᵗ (Theorem 2). (The paper's step 5 prints V ≥ v, but V ≥ 0 is meant.) A nested concave
+    measure is maximised directly, once. The maximisation uses scipy's L-BFGS, followed by spectral projected gradients
+    if the radius binds.
 
     A measure that increases with P and with N is concave in w, so the maximum found is global. Examples are BA, the
     means of the rates, and, for two classes, CQReward's valuations where P and N are at least 0. Measures with KLD
@@ -101,11 +101,12 @@ class CANClassifier(CANParameters, PosteriorClassifier):
     verbose : int, default=0
         If not 0, print a line per level.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the weights of the rows of each class, as in scikit-learn.
+        Weights of the classes, as in scikit-learn. They multiply the weights of the rows.
     posteriors : {"training", "balanced"} or None, default=None
-        If given, `fit` trains up to five more learners, each on four fifths of the rows, and fits posteriors to their
-        scores of the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the prevalences
-        of the training data, or at equal ones. With None there is no `predict_proba`, and `fit` takes no longer.
+        If given, `fit` trains up to five more learners, each on four fifths of the rows, and calibrates posteriors on
+        their scores for the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the
+        training prevalences or at equal prevalences. With None, there is no `predict_proba`, and `fit` needs no extra
+        time.
 
     Attributes
     ----------
@@ -198,7 +199,7 @@ class CANClassifier(CANParameters, PosteriorClassifier):
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         own = {"levels": self.levels_, "n_iter": np.array(self.n_iter_, dtype=np.int64)}
         return {**super().to_arrays(), **own}
 

@@ -294,23 +294,24 @@ class OnePassMiniBatchClassifier(
         Radius of the ball onto which the weights (not the intercept) are projected. "auto" chooses it in `fit`; in a
         stream, "auto" means no limit (infinity).
     n_passes : int, default=25
-        Passes of `fit` over the data. The default is that of the paper's experiments.
+        Number of passes of `fit` over the data. The default is the number in the paper's experiments.
     average : {"suffix", "all", "last"}, default="suffix"
         Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` learns the rows in a new random order in each pass.
+        Whether `fit` shuffles the rows before each pass.
     random_state : int, RandomState or None, default=None
-        Seed of the random choices in `fit`, such as the order of the rows.
+        Seed for the random choices in `fit`, such as the order of the rows.
     record_every : int or None, default=None
         Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
     posteriors : {"training", "balanced"} or None, default=None
-        If given, `fit` trains up to five more learners, each on four fifths of the rows, and fits posteriors to their
-        scores of the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the prevalences
-        of the training data, or at equal ones. With None there is no `predict_proba`, and `fit` takes no longer.
+        If given, `fit` trains up to five more learners, each on four fifths of the rows, and calibrates posteriors on
+        their scores for the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the
+        training prevalences or at equal prevalences. With None, there is no `predict_proba`, and `fit` needs no extra
+        time.
 
     Attributes
     ----------

@@ -429,10 +429,10 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
 
     where a_y is the class gradient, the derivative of the measure with respect to the mean reward of class y, at the
     running estimates: a⁺ = γ₁α₁ + γ₂β₁ and a⁻ = γ₁α₂ + γ₂β₂ with α = ∇ζ₁(r), β = ∇ζ₂(r), γ = ∇Ψ(q) (lines 6, 9 and
-    15-17). Three choices go beyond the listing. The share of positives p is that of the points seen so far. The
-    estimates r are means over the points of each class seen so far; they have the same expectation as the listing's
-    Σ reward/p and a lower variance. There is an intercept, updated like the weight of a feature of value 1 but scaled
-    by the mean of min(‖x‖², 1) so far, so that it does not dominate small features.
+    15-17). Our algorithm differs from the listing in three ways. The share of positives p is computed from the points
+    seen so far. The estimates r are means over the points of each class seen so far; they have the same expectation as
+    the listing's Σ reward/p and a lower variance. There is an intercept, updated like the weight of a feature of value
+    1 but scaled by the mean of min(‖x‖², 1) so far, so that it does not dominate small features.
 
     For more than two classes there is a weight vector for each class. A point of class i is pulled from class j to its
     own with the force a_ij = α_i/p_i + λ_i − λ_j, where α and λ are the derivatives of the measure by the recalls and
@@ -445,9 +445,9 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
         The nested concave measure to optimise: a name such as "kld", "bakld:0.3" or "q" (see
         `quapy_nemsis.get_measure`), or a measure object.
     reward : {"hinge", "logistic", "auto"}, default="auto"
-        Concave surrogate whose gradient updates the weights. For more than two classes they are the hinge of Crammer
-        and Singer, and softmax. "auto" is "hinge" for two classes and "logistic" for more, where it has better
-        posteriors.
+        Concave surrogate whose gradient updates the weights. For more than two classes, "hinge" is the hinge of Crammer
+        and Singer, and "logistic" is softmax. "auto" is "hinge" for two classes and "logistic" for more, because its
+        posteriors are better there.
     estimates : {"counts", "surrogate"}, default="counts"
         Compute the running estimates from 0-1 counts (the paper's NEMSIS-NS) or from the surrogate rewards (NEMSIS).
     monotone : bool, default=True
@@ -459,27 +459,28 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
         Radius of the ball onto which the weights (not the intercept) are projected. "auto" chooses it in `fit`; in a
         stream, "auto" means no limit (infinity).
     reward_bound : float, default=1
-        B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
+        Bound B: surrogate rewards are clipped to [−B, 1] before they enter the estimates.
     n_passes : int or "auto", default="auto"
-        Passes of `fit` over the data. "auto" is the number that gives 200,000 steps, but at least 5 and at most 60.
+        Number of passes of `fit` over the data. "auto" makes as many as give 200,000 steps, but at least 5 and at most
+        60.
     average : {"suffix", "all", "last"}, default="suffix"
         Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` learns the rows in a new random order in each pass.
+        Whether `fit` shuffles the rows before each pass.
     random_state : int, RandomState or None, default=None
-        Seed of the random choices in `fit`, such as the order of the rows.
+        Seed for the random choices in `fit`, such as the order of the rows.
     record_every : int or None, default=None
         Add an entry to `history_` every `record_every` samples. None records nothing.
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the weights of the rows of each class, as in scikit-learn. They change the shares of the classes that
-        the measure and the posteriors refer to. In `partial_fit`, "balanced" is not possible.
+        Weights of the classes, as in scikit-learn. They multiply the weights of the rows. They change the class shares
+        that the measure and the posteriors refer to. `partial_fit` cannot use "balanced".
     posteriors : {"training", "balanced"}, default="training"
-        The prevalences of the classes at which `predict_proba` returns posteriors: those of the training data, as
-        QuaPy's EMQ and PCC need them, or equal ones. With these PACC and other methods that match distributions have
+        The class prevalences that the posteriors of `predict_proba` assume. "training" uses the training prevalences,
+        as QuaPy's EMQ and PCC need. "balanced" uses equal prevalences, with which PACC and other matching methods have
         lower errors if a class is rare.
 
     Attributes
@@ -495,7 +496,7 @@ class NEMSISClassifier(NEMSISParameters, ProbabilisticOnlineClassifier[NemsisSet
     t_ : int
         Number of points seen, over all passes.
     eta0_, radius_ : float
-        The step size and radius that were used, either given or chosen.
+        The step size and the radius that were used, whether given or chosen.
     tuning_ : dict of lists
         ``eta0``, ``radius``, ``value`` of the measure and ``ba`` of every candidate; empty if nothing was tuned.
     history_ : dict of lists

@@ -32,16 +32,16 @@ class STAMPClassifier(STAMPParameters, SCANClassifier):
     A pseudo-linear measure is a ratio of linear functions of the rates, such as the F-measures and the Jaccard index.
     The valuation P_class − v·P_quant at a level v is then linear in the rates, so its gradients, the weights of the
     classes, stay as they are during an epoch. For the F-measure of β they are (1 + β² − v)·p and v·n. STAMP alternates
-    between epochs of weighted classification and the estimation of the level on points that it does not learn. That is
-    SCAN, which Kar et al. (2016) derived from it, with a linear valuation: this class is `SCANClassifier` with another
-    default, and refuses measures for which the name would be wrong.
+    between epochs of weighted classification and the estimation of the level on points that it does not learn. Kar et
+    al. (2016) derived SCAN from STAMP, and STAMP is SCAN with a linear valuation. This class is therefore
+    `SCANClassifier` with another default, and refuses measures that are not pseudo-linear.
 
     Narasimhan et al. divide the valuation by the constant of the denominator and leave out the constant −v. The measure
     is then at least v where the valuation is at least v. Kar et al. kept this condition in CAN's listing, but not that
     valuation, so V ≥ 0 is meant there. As with SCAN, weights, estimates and step counter carry over from epoch to
     epoch.
 
-    At level 0 the first epoch learns only to find positives. It is short, and the next level repairs it.
+    At level 0, the first epoch only learns to find positives. It is short, and later epochs correct it.
 
     Parameters
     ----------
@@ -60,17 +60,17 @@ class STAMPClassifier(STAMPParameters, SCANClassifier):
         Radius of the ball onto which the weights (not the intercept) are projected. "auto" chooses it in `fit`; in a
         stream, "auto" means no limit (infinity).
     reward_bound : float, default=1
-        B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
+        Bound B: surrogate rewards are clipped to [−B, 1] before they enter the estimates.
     n_passes : int or "auto", default="auto"
-        Passes of `fit` over the data, as in `NEMSISClassifier`. Epochs may span several passes.
+        Number of passes of `fit` over the data, as in `NEMSISClassifier`. Epochs may span several passes.
     average : {"suffix", "all", "last"}, default="suffix"
         Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` learns the rows in a new random order in each pass.
+        Whether `fit` shuffles the rows before each pass.
     random_state : int, RandomState or None, default=None
-        Seed of the random choices in `fit`, such as the order of the rows.
+        Seed for the random choices in `fit`, such as the order of the rows.
     first_epoch : int, default=100
         Number of points in the first learning phase, s₀.
     growth : float, default=2
@@ -82,9 +82,9 @@ class STAMPClassifier(STAMPParameters, SCANClassifier):
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the weights of the rows of each class, as in `NEMSISClassifier`.
+        Weights of the classes, as in `NEMSISClassifier`.
     posteriors : {"training", "balanced"}, default="training"
-        The prevalences of the classes at which `predict_proba` returns posteriors, as in `NEMSISClassifier`.
+        The class prevalences that the posteriors of `predict_proba` assume, as in `NEMSISClassifier`.
 
     Attributes
     ----------
@@ -124,11 +124,11 @@ class AMPClassifier(AMPParameters, CANClassifier):
     """Linear classifier trained by AMP (Narasimhan, Kar and Jain, ICML 2015), for pseudo-linear measures, in batch.
 
     AMP alternates between w ← argmax of the valuation at level v, which is a weighted classification problem, and v ←
-    the measure at w. That is `CANClassifier`, which Kar et al. (2016) derived from it, with a linear valuation: this
-    class has another default and refuses measures for which the name would be wrong. For two classes and "f1", "f:beta"
-    or "jaccard", the valuation is a weighted sum of P and N with positive weights. The inner problem is then concave,
-    and AMP finds the global maximum of the measure of the mean logistic rewards. With 0-1 rewards the same model need
-    not be the best; `PlugInClassifier` chooses a threshold by 0-1 counts.
+    the measure at w. Kar et al. (2016) derived CAN from AMP, and AMP is CAN with a linear valuation. This class is
+    therefore `CANClassifier` with another default, and refuses measures that are not pseudo-linear. For two classes and
+    "f1", "f:beta" or "jaccard", the valuation is a weighted sum of P and N with positive weights. The inner problem is
+    then concave, and AMP finds the global maximum of the measure of the mean logistic rewards. With 0-1 rewards the
+    same model need not be the best; `PlugInClassifier` chooses a threshold by 0-1 counts.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class AMPClassifier(AMPParameters, CANClassifier):
     verbose : int, default=0
         If not 0, print a line per level.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the weights of the rows of each class, as in scikit-learn.
+        Weights of the classes, as in scikit-learn. They multiply the weights of the rows.
     posteriors : {"training", "balanced"} or None, default=None
         The prevalences at which `predict_proba` returns posteriors, or None for no posteriors, as in `CANClassifier`.
 

@@ -428,17 +428,17 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
         Radius of the ball onto which the weights (not the intercept) are projected. "auto" chooses it in `fit`; in a
         stream, "auto" means no limit (infinity).
     reward_bound : float, default=1
-        B. Surrogate rewards are clipped to [−B, 1] before they enter the estimates.
+        Bound B: surrogate rewards are clipped to [−B, 1] before they enter the estimates.
     n_passes : int or "auto", default="auto"
-        Passes of `fit` over the data, as in `NEMSISClassifier`. Epochs may span several passes.
+        Number of passes of `fit` over the data, as in `NEMSISClassifier`. Epochs may span several passes.
     average : {"suffix", "all", "last"}, default="suffix"
         Which iterates the model averages: at least the last half ("suffix"), all of them, or only the last one.
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` learns the rows in a new random order in each pass.
+        Whether `fit` shuffles the rows before each pass.
     random_state : int, RandomState or None, default=None
-        Seed of the random choices in `fit`, such as the order of the rows.
+        Seed for the random choices in `fit`, such as the order of the rows.
     first_epoch : int, default=100
         Number of points in the first learning phase, s₀.
     growth : float, default=2
@@ -450,10 +450,10 @@ class SCANClassifier(SCANParameters, ProbabilisticOnlineClassifier[ScanSettings]
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the weights of the rows of each class, as in `NEMSISClassifier`.
+        Weights of the classes, as in `NEMSISClassifier`.
     posteriors : {"training", "balanced"}, default="training"
-        The prevalences of the classes at which `predict_proba` returns posteriors: those of the training data, as
-        QuaPy's EMQ and PCC need them, or equal ones. With these PACC and other methods that match distributions have
+        The class prevalences that the posteriors of `predict_proba` assume. "training" uses the training prevalences,
+        as QuaPy's EMQ and PCC need. "balanced" uses equal prevalences, with which PACC and other matching methods have
         lower errors if a class is rare.
 
     Attributes

@@ -119,7 +119,7 @@ class SPADEClassifier(SPADEParameters, ProbabilisticOnlineClassifier[SpadeSettin
     each measure (see `quapy_nemsis.measures.duals`). NEMSIS replaces the second line by the gradient of Ψ at the
     running means of the rewards, which needs no step size. Kar et al. (2016) say that η'₀ needs fine tuning. Rates have
     a fixed scale, unlike features, and so has η'₀: values from 0.1 to 3 gave nearly the same results on the data sets
-    ijcnn1 and letter. Much smaller ones let the dual variables lag behind, above all for "kld".
+    ijcnn1 and letter. With much smaller values, the dual variables lag behind, above all for "kld".
 
     As in `NEMSISClassifier`, the share of positives p is that of the points seen so far, there is an intercept, and the
     rewards of the second line are 0-1 counts unless `estimates` says otherwise (the paper has surrogate rewards). GMean
@@ -154,9 +154,9 @@ class SPADEClassifier(SPADEParameters, ProbabilisticOnlineClassifier[SpadeSettin
     fit_intercept : bool, default=True
         Whether to learn an intercept.
     shuffle : bool, default=True
-        Whether `fit` learns the rows in a new random order in each pass.
+        Whether `fit` shuffles the rows before each pass.
     random_state : int, RandomState or None, default=None
-        Seed of the random choices in `fit`, such as the order of the rows.
+        Seed for the random choices in `fit`, such as the order of the rows.
     dual_step : float, default=1
         Step size η'₀ of the dual variables.
     record_every : int or None, default=None
@@ -164,9 +164,9 @@ class SPADEClassifier(SPADEParameters, ProbabilisticOnlineClassifier[SpadeSettin
     verbose : int, default=0
         If not 0, `fit` prints the chosen step size and radius, and a line per pass.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the weights of the rows of each class, as in `NEMSISClassifier`.
+        Weights of the classes, as in `NEMSISClassifier`.
     posteriors : {"training", "balanced"}, default="training"
-        The prevalences of the classes at which `predict_proba` returns posteriors, as in `NEMSISClassifier`.
+        The class prevalences that the posteriors of `predict_proba` assume, as in `NEMSISClassifier`.
 
     Attributes
     ----------

@@ -91,11 +91,10 @@ class SVMPerfClassifier(SVMPerfParameters, PosteriorClassifier):
     iteration stops when the *duality gap* between them is at most `tol`. If positives are rare, the minimum of J can be
     at w = 0, which gives every row the same label; other weights that are as good within `tol` are then preferred.
 
-    No external program is needed: this classifier provides SVM(KLD), SVM(NKLD), SVM(AE), SVM(RAE) and SVM(Q) of QuaPy
-    without the program that QuaPy calls. That program measures rows in percent, so its C has another scale:
-    C = 2500·C_perf for KLD (whose loss it does not rescale) and C = 25·C_perf for the losses that it also measures in
-    percent. With loss "01" the result is the linear SVM: ``LinearSVC(loss="hinge", C=4 * C / n_samples)`` has twice the
-    weights found here.
+    This classifier provides QuaPy's SVM(KLD), SVM(NKLD), SVM(AE), SVM(RAE) and SVM(Q) without the external program that
+    QuaPy calls. That program measures rows in percent, so its C has another scale: C = 2500·C_perf for KLD (whose loss
+    it does not rescale) and C = 25·C_perf for the losses that it also measures in percent. With loss "01" the result is
+    the linear SVM: ``LinearSVC(loss="hinge", C=4 * C / n_samples)`` has twice the weights found here.
 
     Parameters
     ----------
@@ -116,9 +115,10 @@ class SVMPerfClassifier(SVMPerfParameters, PosteriorClassifier):
     verbose : int, default=0
         If not 0, print a line every `verbose` cutting planes.
     posteriors : {"training", "balanced"} or None, default=None
-        If given, `fit` trains up to five more learners, each on four fifths of the rows, and fits posteriors to their
-        scores of the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the prevalences
-        of the training data, or at equal ones. With None there is no `predict_proba`, and `fit` takes no longer.
+        If given, `fit` trains up to five more learners, each on four fifths of the rows, and calibrates posteriors on
+        their scores for the other rows, as in `NEMSISClassifier`. `predict_proba` then returns posteriors at the
+        training prevalences or at equal prevalences. With None, there is no `predict_proba`, and `fit` needs no extra
+        time.
 
     Attributes
     ----------
@@ -265,7 +265,7 @@ class SVMPerfClassifier(SVMPerfParameters, PosteriorClassifier):
         return self
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         arrays = {
             **super().to_arrays(),
             "n_iter": np.array(self.n_iter_, dtype=np.int64),

@@ -282,7 +282,7 @@ class TreeClassifier(TreeParameters, Learner):
         self.calibration_ = Calibration.of(scores, data.labels[rows], weights)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {
             **super().to_arrays(),
             "importances": self.feature_importances_,
@@ -346,39 +346,40 @@ class QuantificationTreeClassifier(TreeClassifier):
         E_j = |FP_j² − FN_j²| = |FN_j − FP_j|·(FN_j + FP_j)    (classification-quantification balance, "cqb"), or
         E_j = |FP_j − FN_j|                                    (classification error balance, "eb").
 
-    The first also weighs how many errors there are. Any measure of recalls and counted prevalences can take the place
-    of E. Where no split changes E, as in nodes whose children all have the same label, the purest split is taken
-    (`ties`). Features are divided into at most 255 bins, and splits lie between bins. Missing values go to the side
-    where they are better, which each split remembers. Where a split has seen none, they go to the larger side.
+    The first also takes the number of errors into account. Any measure of recalls and counted prevalences can take the
+    place of E. If no split changes E, for example because the children all have the same label, the purest split is
+    taken (`ties`). Features are divided into at most 255 bins, and splits lie between bins. Each split learns to which
+    side missing values go. If it has seen none in training, they go to the larger side.
 
     Parameters
     ----------
     measure : str or Measure, default="cqb"
-        What splits improve: "cqb", "eb", "gini" (the Gini impurity, as in usual trees), or a measure of this package,
-        such as "q" or "bakld" (see `quapy_nemsis.get_measure`).
+        The measure that splits improve: "cqb", "eb", "gini" (the Gini impurity, as in ordinary trees), or a measure of
+        this package, such as "q" or "bakld" (see `quapy_nemsis.get_measure`).
     scope : {"node", "tree"}, default="node"
         The rows whose errors a split balances: those of the node, or all rows in the tree that has grown so far. With
-        "tree", errors of one node make up for those of another: the count of the training rows is close to right, but
-        trees stay small, and tell classes apart less well. With "node", errors of nodes that cannot be split are not
-        made up for.
+        "tree", errors of one node can make up for errors of another. The count of the training rows is then nearly
+        right, but trees stay small and classify less well. With "node", nothing makes up for the errors of nodes that
+        cannot be split.
     ties : {"gini", "stop"}, default="gini"
-        What to do if no split of a node improves the measure: take the purest that does not worsen it, or make the node
-        a leaf. With "stop", a node whose children would all have one label is never split. If a class is rare, this may
-        be the root.
+        What to do if no split of a node improves the measure: take the purest split that does not worsen it ("gini"),
+        or make the node a leaf ("stop"). With "stop", a node whose children would all have one label is never split. If
+        a class is rare, this may be the root.
     max_depth : int or None, default=None
-        The most splits on the way to a leaf.
+        Maximum number of splits on the way to a leaf; None means no limit.
     min_samples_leaf : float, default=1
-        The least weight of the rows in a leaf; rows weigh 1 unless `sample_weight` or `class_weight` says otherwise. At
-        1, a leaf may hold a single row of any weight.
+        Minimum total weight of the rows in a leaf. A row has weight 1 unless `sample_weight` or `class_weight` says
+        otherwise. With 1, a leaf may hold a single row of any weight.
     max_features : int, float, "sqrt", "log2" or None, default=None
-        How many features, drawn for each split, it is chosen from: a number, a share, √d, ⌊log₂ d⌋ + 1 (as in the
-        paper's forests), or all d. Features with one value in a node do not count.
+        Number of features that are drawn for each split, which is then chosen among them: a number, a share, √d, ⌊log₂
+        d⌋ + 1 (as in the paper's forests), or all d. Features with one value in a node do not count.
     max_bins : int, default=255
-        The most bins of a feature, at most 255. A feature with as many values or fewer has a bin for each.
+        Maximum number of bins of a feature, at most 255. A feature with no more values than that has a bin for each
+        value.
     class_weight : "balanced", dict or None, default=None
-        Factors of the weights of rows, by their labels.
+        Weights of the classes, which multiply the weights of the rows.
     random_state : int, RandomState or None, default=None
-        Seed of the features that are drawn and of the folds for posteriors.
+        Seed for drawing the features, and for the folds that the posteriors need.
 
     Attributes
     ----------
@@ -393,8 +394,8 @@ class QuantificationTreeClassifier(TreeClassifier):
     nodes_ : Nodes
         The nodes of the tree.
     calibration_ : Calibration
-        From scores to posteriors. It is fitted to rows that up to five other trees have scored, each of which grew on
-        four fifths of the rows and scored the rest.
+        The calibration, which turns scores into posteriors. It is fitted to scores by up to five other trees, each of
+        which is grown on four fifths of the rows and scores the other fifth.
 
     References
     ----------
@@ -458,35 +459,37 @@ class QuantificationForestClassifier(ForestParameters, TreeClassifier):
 
     Each tree grows on a bootstrap sample of the rows, and chooses each split from some features (see
     `QuantificationTreeClassifier`). The rows that a tree has not seen are out of its bag. Its posteriors for these rows
-    calibrate those of the forest, and its errors on these rows adjust its counts in `quapy_nemsis.QForest`. A row is
-    out of the bag of about a third of the trees, so that posteriors of forests of a few dozen trees are too cautious.
-    The result does not depend on `n_jobs`.
+    calibrate the posteriors of the forest, and its errors on these rows adjust its counts in `quapy_nemsis.QForest`.
+    Each row is out of the bag of only about a third of the trees, so forests of a few dozen trees have posteriors that
+    are too cautious. The result does not depend on `n_jobs`.
 
     Parameters
     ----------
     measure : str or Measure, default="cqb"
-        What splits improve: "cqb", "eb", "gini" (the Gini impurity, as in usual forests), or a measure of this package.
+        The measure that splits improve: "cqb", "eb", "gini" (the Gini impurity, as in ordinary forests), or a measure
+        of this package.
     scope : {"node", "tree"}, default="node"
         The rows whose errors a split balances: those of the node, or all rows in the tree that has grown so far.
     ties : {"gini", "stop"}, default="gini"
-        What to do if no split of a node improves the measure: take the purest that does not worsen it, or make the node
-        a leaf.
+        What to do if no split of a node improves the measure: take the purest split that does not worsen it ("gini"),
+        or make the node a leaf ("stop").
     max_depth : int or None, default=None
-        The most splits on the way to a leaf.
+        Maximum number of splits on the way to a leaf; None means no limit.
     min_samples_leaf : float, default=1
-        The least weight of the rows in a leaf; a row weighs as much as how often it was drawn.
+        Minimum total weight of the rows in a leaf. The weight of a row is how often it was drawn.
     max_features : int, float, "sqrt", "log2" or None, default="sqrt"
-        How many features, drawn for each split, it is chosen from; the paper's forests have "log2".
+        Number of features that are drawn for each split, which is then chosen among them. The paper's forests use
+        "log2".
     max_bins : int, default=255
-        The most bins of a feature, at most 255.
+        Maximum number of bins of a feature, at most 255.
     class_weight : "balanced", dict or None, default=None
-        Factors of the weights of rows, by their labels.
+        Weights of the classes, which multiply the weights of the rows.
     random_state : int, RandomState or None, default=None
-        Seed of the samples and of the features that are drawn.
+        Seed for drawing the bootstrap samples and the features.
     n_estimators : int, default=100
         Number of trees.
     n_jobs : int or None, default=None
-        How many trees grow at the same time, in threads; None is 1 and −1 is all processors.
+        Number of trees that grow at the same time, in threads. None means 1, and −1 means all processors.
 
     Attributes
     ----------
@@ -572,7 +575,7 @@ class QuantificationForestClassifier(ForestParameters, TreeClassifier):
         return self.nodes_.votes(self._rows(X))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         return {**super().to_arrays(), "confusions": self.confusions_}
 
     def from_arrays(self, arrays: Arrays) -> None:

@@ -135,7 +135,7 @@ def two_class_counts(
 
 
 class Measure:
-    """A function of recalls, counts and shares that says how good a classifier is as a quantifier.
+    """Base class of measures, which say how good a classifier is as a quantifier.
 
     Measures are immutable. Two measures of a class with the same parameters are equal. They can be pickled and hashed.
     """

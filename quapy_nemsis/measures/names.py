@@ -23,7 +23,7 @@ ALIASES = {"f1": "f:1"}
 
 
 def get_measure(measure: str | Measure) -> Measure:
-    """Return the measure with a short name, such as "q" or "q:2"; a measure object is returned as it is.
+    """Return a measure by its short name, such as "q" or "q:2"; a measure object is returned as it is.
 
     Parameters
     ----------

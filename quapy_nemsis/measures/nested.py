@@ -120,7 +120,7 @@ def _q_gradient(P, N, x, y, p, eps, theta):
 
 @dataclass(frozen=True)
 class NegKLD(NestedMeasure):
-    """Negative Kullback-Leibler divergence of the estimated from the true prevalence (Table 1, row 1).
+    """Negative Kullback-Leibler divergence between the true and the counted prevalence (Table 1, row 1).
 
     −KLD(p, p̂) with both distributions smoothed: exactly −`quapy.error.kld`. Here Ψ(x, y) = s(p)·x + s(n)·y −
     [s(p)·ln s(p) + s(n)·ln s(n)], ζ₁ = ln s(p̂), ζ₂ = ln s(n̂). The paper prints (1/r₁, 1/r₂) for both inner
@@ -224,7 +224,7 @@ class NSS(NestedMeasure):
 
 @dataclass(frozen=True)
 class BA(NestedMeasure):
-    """Balanced accuracy (P + N)/2, the mean recall of the classes: classification only.
+    """Balanced accuracy (P + N)/2, the mean recall of the classes: a measure of classification only.
 
     Examples
     --------

@@ -60,7 +60,7 @@ def _jaccard_gradient(P, N, x, y, p, eps, theta):
 
 @dataclass(frozen=True)
 class CQReward(PseudoMeasure):
-    """BA/(2 − NSS) = BA/(1 + d²) (Table 2, row 1); for K classes BA/(1 + ½‖p − q‖²).
+    """Pseudo-concave measure BA/(2 − NSS) = BA/(1 + d²) (Table 2, row 1); for K classes BA/(1 + ½‖p − q‖²).
 
     Examples
     --------
@@ -78,7 +78,7 @@ class CQReward(PseudoMeasure):
 
 @dataclass(frozen=True)
 class BKReward(PseudoMeasure):
-    """BA/(1 + KLD) (Table 2, row 2, where the paper prints KLD for the denominator; its text has 1 + KLD).
+    """Pseudo-concave measure BA/(1 + KLD) (Table 2, row 2, which prints KLD as the denominator; the text has 1 + KLD).
 
     The upper bound of KLD depends on the smoothing, so no range of P_quant is given. With surrogate rewards, counts may
     leave [0, 1]; they are clipped one by one. For three or more classes KLD can then fall below 0, by at most
@@ -99,7 +99,7 @@ class BKReward(PseudoMeasure):
 
 @dataclass(frozen=True)
 class FMeasure(PseudoMeasure):
-    """F-measure of the positive class, (1 + β²)·TP/((1 + β²)·TP + β²·FN + FP): linear over linear in the rates.
+    """F-measure of the positive class, (1 + β²)·TP/((1 + β²)·TP + β²·FN + FP), linear over linear in the rates.
 
     P_class = (1 + β²)·p·P and P_quant = β²·p + p̂. SCAN and CAN optimise it as they do every pseudo-concave measure.
     The valuation is linear in the rates, so their steps are those of a classifier with constant class weights. These

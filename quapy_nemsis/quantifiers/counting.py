@@ -62,8 +62,8 @@ def _warn_of_count(name: str, learner: ProbabilisticOnlineClassifier[Any]) -> No
         warnings.warn(
             f"{name} counts {counted[worst] / total:.1%} of class {label!r} among held-out rows, where "
             f"{held.members[worst] / total:.1%} are true: its predictions optimise the measure {learner.measure!r}, "
-            "and counting them is off. quapy_nemsis.Quantifier estimates prevalences; measure='kld' counts right as "
-            "long as prevalences stay",
+            "and counting them is wrong. quapy_nemsis.Quantifier estimates prevalences; measure='kld' counts correctly "
+            "as long as prevalences do not change",
             stacklevel=5,
         )
 
@@ -127,7 +127,7 @@ class _ClassifyAndCount(AggregativeCrispQuantifier):
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         check_parameters(parameters, cls().get_params(deep=False), cls.__name__)
         found = cls(**parameters)
         if parts:

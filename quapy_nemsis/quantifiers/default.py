@@ -73,9 +73,9 @@ class Scores:
 class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     """Estimate the prevalence of each class in a sample, with an interval: the quantifier to start with.
 
-    A learner gives each row a score for each class. Scores of rows that the learner has not learned calibrate the
-    likelihood of a score in each class. Expectation-maximisation then finds the prevalences that best explain the
-    scores of a sample, with a prior that keeps it from running away where classes are hard to tell apart. If the sample
+    A learner gives each row a score for each class. The likelihood of a score in each class is calibrated on rows that
+    the learner was not trained on. Expectation-maximisation then finds the prevalences that best explain the scores of
+    the sample. A prior keeps the estimate from becoming extreme if the classes are hard to tell apart. If the sample
     looks as if nothing had changed, the estimate moves towards the mean posterior (see `quapy_nemsis.prevalence`).
 
     Only the prevalences may change between training and use, not the distribution of rows within a class.
@@ -83,43 +83,43 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     Parameters
     ----------
     classifier : estimator or None, default=None
-        None is ``NEMSISClassifier("ba", reward="logistic")``. Learners of this package bring posteriors out of fold.
-        For other classifiers, which need `predict_proba`, they come from cross-validation.
+        None is ``NEMSISClassifier("ba", reward="logistic")``. Learners of this package have out-of-fold posteriors.
+        Other classifiers need `predict_proba`, and get out-of-fold posteriors from cross-validation.
     fit_classifier : bool, default=True
-        False takes the classifier as it is. `fit` then calibrates it on the rows that it is given; a learner of this
+        False uses the classifier as it is. `fit` then only calibrates it, on the given rows; a learner of this
         package keeps its own calibration.
     val_split : int, float or tuple, default=5
-        How QuaPy makes posteriors out of fold for other classifiers.
+        How QuaPy computes out-of-fold posteriors for other classifiers.
     features : "auto", transformer or None, default="auto"
-        What `fit` does to rows before the classifier sees them. "auto" trains an online learner of this package twice,
-        with the rows as they are and with `FourierFeatures` appended, and keeps the latter if held-out rows are clearly
-        more likely then (their cross-entropy falls by more than 5 %). Sparse matrices, dense rows with more than
-        2²⁶ values with the features appended, and other classifiers stay as they are. A transformer is fitted and
-        used.
+        How `fit` transforms rows before the classifier sees them. "auto" trains an online learner of this package
+        twice, on the rows as they are and on the rows with `FourierFeatures` appended. It keeps the second if that
+        makes held-out rows clearly more likely (their cross-entropy falls by more than 5 %). It leaves sparse matrices,
+        dense rows that would have more than 2²⁶ values with the features, and other classifiers as they are. A
+        transformer is fitted and used. None uses the rows as they are.
     prior : float, default=1.0
-        Strength of the prior for equal prevalences. It stands for ``prior``·u·n/m rows of each class, where n is the
-        number of rows of the sample and m the effective number of held-out rows of the calibration. u is the share of
-        the entropy of the classes that scores leave: 0 if they tell all rows apart, 1 if they tell nothing.
+        Strength of the prior for equal prevalences. It is worth ``prior``·u·n/m rows of each class, where n is the
+        number of rows in the sample and m the effective number of held-out rows in the calibration. u is the share of
+        the entropy of the classes that the scores leave open: 0 if they separate the classes, 1 if they say nothing.
     no_drift : float, default=0.3
-        Prior probability that a sample has the prevalences of training, at least 0 and below 1. With 0, the training
-        prevalences play no part in the estimate.
+        Prior probability that a sample has the training prevalences, at least 0 and below 1. With 0, the training
+        prevalences do not influence the estimate.
     n_draws : int, default=200
-        Number of draws that intervals are computed from.
+        Number of draws from which intervals are computed.
     region : {"intervals", "ellipse", "ellipse-clr", "ellipse-ilr"}, default="intervals"
         Kind of region that `predict_conf` returns.
     random_state : int, RandomState or None, default=None
-        Seed of the draws, and of a classifier whose `random_state` is None.
+        Seed for the draws, and for the classifier if its `random_state` is None.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels.
     calibration_ : Calibration
-        From scores to log-odds of the classes.
+        The calibration, which turns scores into log-odds of the classes.
     features_ : transformer or None
-        What rows are transformed with before the classifier sees them.
+        The fitted transformer of rows, if there is one.
     offsets_ : ndarray of shape (n_classes,)
-        What is added to the logarithms of the posteriors of other classifiers to make them scores.
+        Offsets that turn the log posteriors of other classifiers into scores.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             )
 
     def classifier_fit_predict(self, X: MatrixLike, y: ArrayLike) -> tuple[Any, Any]:
-        """Train the classifier; return posteriors out of fold and their labels, unless it has its own."""
+        """Train the classifier; return out-of-fold posteriors and their labels, unless it has its own."""
         classifier = self.classifier
         if self.fit_classifier and classifier.get_params().get("random_state", 0) is None:
             classifier.set_params(random_state=self.random_state)
@@ -240,12 +240,12 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         return self
 
     def aggregation_fit(self, classif_predictions: Any, labels: Any) -> None:
-        """Calibrate posteriors out of fold, or take the calibration of the learner.
+        """Calibrate out-of-fold posteriors, or take the calibration of the learner.
 
         Parameters
         ----------
         classif_predictions : ndarray of shape (n_samples, n_classes) or None
-            Posteriors out of fold, or None if the learner has a calibration.
+            Out-of-fold posteriors, or None if the learner has a calibration.
         labels : array-like of shape (n_samples,) or None
             Their labels.
         """
@@ -259,16 +259,16 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
             self.calibration_ = Calibration.of(self._scores_of(posteriors), codes)
 
     def scores(self, X: MatrixLike | Scores, first: int = 0) -> Scores:
-        """Return the scores of rows, which methods and the tests of drift take in place of the rows.
+        """Return the scores of rows. Methods and the tests for drift take them in place of the rows.
 
-        A file that does not fit into memory is scored in parts, of which only the scores are kept.
+        With scores, you can estimate from a file that does not fit into memory: score it in parts, and join the scores.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows.
         first : int, default=0
-            Number of the first row, if rows are scored in parts: the learners of folds take turns.
+            Position of the first row, if rows are scored in parts: the learners of the folds score rows in turn.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else log_softmax(logs, axis=1)
 
     def classify(self, X: MatrixLike | Scores) -> np.ndarray:
-        """Return calibrated posteriors at the prevalences of training.
+        """Return calibrated posteriors at the training prevalences.
 
         Parameters
         ----------
@@ -334,11 +334,11 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
 
     @property
     def training(self) -> prevalence.Training:
-        """Prevalences and sizes of the data that the calibration was fitted to."""
+        """Class prevalences and numbers of rows in the data that the calibration was fitted to."""
         return prevalence.Training.of(self.calibration_)
 
     def aggregate(self, classif_predictions: np.ndarray) -> np.ndarray:
-        """Return the prevalences of the classes in a sample of rows.
+        """Estimate the prevalences of the classes in a sample from the posteriors of its rows.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         """
         posteriors = np.asarray(classif_predictions, dtype=float)
         if not len(posteriors):
-            raise ValueError("there are no rows to estimate prevalences of")
+            raise ValueError("there are no rows to estimate prevalences from")
         known = self.training
         rows = prevalence.likelihoods(np.log(posteriors) - np.log(known.shares))
         return prevalence.estimate(rows, known, float(self.prior), float(self.no_drift))
@@ -360,19 +360,18 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
     def predict_conf(
         self, instances: MatrixLike | Scores, confidence_level: float = 0.95
     ) -> tuple[np.ndarray, ConfidenceRegionABC]:
-        """Estimate the prevalences of the classes in a sample of rows, with a region that contains them.
+        """Estimate the prevalences of the classes in a sample of rows, with a confidence region.
 
-        The region allows for the noise of the sample and for that of the calibration. It does not assume that
-        prevalences may have stayed as they were. It holds for the prevalences among these rows, not for those of a
-        population that they come from.
+        The region allows for the noise of the sample and of the calibration. Unlike the estimate, it does not use
+        `no_drift`. It is about the prevalences among these rows, not in a population that they were drawn from.
 
         Parameters
         ----------
         instances : array-like or sparse matrix of shape (n_samples, n_features), or Scores
             Rows, or their scores.
         confidence_level : float, default=0.95
-            Probability with which the region contains the prevalence: for intervals that of each class, for ellipses
-            those of all.
+            Probability that the region contains the truth. For intervals, this is the prevalence of each class; for
+            ellipses, the prevalences of all classes together.
 
         Returns
         -------
@@ -389,7 +388,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         return point, self.construct_region(drawn, confidence_level, self.region)
 
     def draw(self, X: MatrixLike | Scores) -> np.ndarray:
-        """Draw prevalences from their distribution, given a sample of rows (see `quapy_nemsis.prevalence.draws`).
+        """Draw prevalences from their posterior distribution, given a sample (see `quapy_nemsis.prevalence.draws`).
 
         Parameters
         ----------
@@ -407,7 +406,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         return np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
 
     def draw_given(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw prevalences from their distribution, given the scores of a sample of rows.
+        """Draw prevalences from their posterior distribution, given the scores of a sample.
 
         Parameters
         ----------
@@ -431,7 +430,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         )
 
     def to_saved(self) -> Saved:
-        """What a file holds of the quantifier; one that consists of objects of other packages is refused."""
+        """What a file holds of the quantifier; a quantifier with objects of other packages is refused."""
         own = isinstance(self.classifier, _CALIBRATED)
         fitted = hasattr(self, "calibration_")
         features = (self.features, getattr(self, "features_", None))
@@ -454,7 +453,7 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         expected = cls().get_params(deep=False).keys() - {"classifier"}
         check_parameters(parameters, expected, cls.__name__)
         learner, fitted = parts.get("classifier"), bool(arrays.take("fitted", types=(np.bool_,)))

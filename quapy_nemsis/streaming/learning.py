@@ -30,7 +30,7 @@ CURVE = ("rows", "seconds", "value", "kld", "ba", "prevalence", "estimate", "dri
 
 
 class StreamError(ValueError):
-    """A chunk could not be read or used; `progress` is the state of the stream before that chunk."""
+    """A chunk could not be read or used. `progress` is the state of the stream before that chunk."""
 
     def __init__(self, message: str, progress: Progress):
         super().__init__(message)
@@ -52,7 +52,7 @@ class CheckpointError(OSError):
 
 @dataclass
 class Progress:
-    """Position in a stream, the learner, and its evaluation on each window before that window was learned.
+    """Position in a stream, the learner, and its evaluation on each window before it was trained on that window.
 
     `curve` contains for each window: ``rows`` so far, ``seconds`` of learning, ``value`` of the measure, ``kld``,
     ``ba``, the true ``prevalence`` of the window, the ``estimate`` of this prevalence, and the ``drift``, which is the
@@ -101,16 +101,16 @@ def fit_stream(
     verbose: int = 0,
     warm_up: int = 10_000,
 ) -> Progress:
-    """Learn from a source of chunks, evaluating each chunk before it is learned (test, then train).
+    """Train on a source of chunks, evaluating the learner on each chunk before training on it (test, then train).
 
     Parameters
     ----------
     learner : NEMSISClassifier, SCANClassifier or OnePassMiniBatchClassifier, or a Pipeline
-        An online learner, whose parameters are used. The learner itself is not changed. In a pipeline, transformers
+        An online learner. Only its parameters are used; the learner itself does not change. In a pipeline, transformers
         with a `partial_fit`, such as `FourierFeatures`, come before it. They are fitted to the first `warm_up` rows,
-        and then stay as they are. At most 4,096 rows have their features in memory at a time.
+        and do not change after that. Features are computed for at most 4,096 rows at a time.
     source : Source or iterable of (X, y)
-        Chunks to learn.
+        Chunks to train on.
     classes : array-like of shape (n_classes,)
         All labels, as a chunk may contain only some of them.
     window : int, default=10,000
@@ -134,8 +134,8 @@ def fit_stream(
     verbose : int, default=0
         If not 0, print a line per window.
     warm_up : int, default=10,000
-        Number of rows that the transformers of a pipeline see before the learner sees the first row. These rows are
-        kept in memory until then, without their features.
+        Number of rows that the transformers of a pipeline are fitted to, before the learner sees the first row. These
+        rows are kept in memory until then, without their features.
 
     Returns
     -------

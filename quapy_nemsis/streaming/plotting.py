@@ -1,4 +1,4 @@
-"""Plot of the curve of a stream (needs matplotlib)."""
+"""Plot of the training curve of a stream (needs matplotlib)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_axes(name: str) -> Axes:
 
 
 def plot_progress(progress: Progress) -> Figure:
-    """Plot the evaluation of a learner on each window of a stream, before it was learned, and the drift of the stream.
+    """Plot the evaluation of a learner on each window of a stream, before training on it, and the drift of the stream.
 
     The top panel shows the measure and BA. The middle panel shows KLD on a logarithmic scale. The bottom panel shows
     the true prevalence of each window and the learner's estimate (the share of rows it predicted to be in the class):

@@ -1,4 +1,4 @@
-"""Shuffling of a source, as little can be learned from a stream that is sorted by class."""
+"""Shuffling of a source, because a learner learns little from a stream that is sorted by class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shuffled(source: Source, buffer: int = 100_000, seed: int = 0) -> Source:
     buffer : int, default=100,000
         Number of rows in the buffer.
     seed : int, default=0
-        Seed of the random order, which is the same in every iteration.
+        Seed for the random order, which is the same in every iteration.
 
     Examples
     --------

@@ -24,12 +24,12 @@ Chunk = tuple[Any, Any]
 
 
 class SourceError(ValueError):
-    """A chunk cannot be read or used; the message names its source and the row."""
+    """A chunk cannot be read or used. The message names the source and the row."""
 
 
 @dataclass
 class Source:
-    """Chunks (X, y) that can be iterated repeatedly.
+    """Chunks (X, y) of a stream, which can be iterated repeatedly.
 
     X is converted to a CSR matrix or an array of floats, and y to an array. Chunks that cannot be converted are
     refused. So are NaN, infinity and missing labels; the message names the row. In a source without labels, y is None.
@@ -41,9 +41,11 @@ class Source:
     chunks : callable
         Function without arguments that returns a new iterator of chunks.
     ahead : bool, default=False
-        Read the next chunk in another thread while the current one is being used, as the readers of files do.
+        Whether to read the next chunk in another thread while the current one is being used. The readers of files do
+        this.
     labelled : bool, default=True
-        Whether there are labels. Without, a source can be tracked (see `quapy_nemsis.tracking`), but not learned.
+        Whether there are labels. A source without labels can be tracked (see `quapy_nemsis.tracking`), but no learner
+        can be trained on it.
     """
 
     name: str
@@ -328,7 +330,7 @@ def _csr_rows(parts: dict[str, _Array], rows: int) -> Iterator[Chunk]:
 
 
 def chunks_of(X: Any, y: ArrayLike, *, rows: int = 10_000) -> Source:
-    """Divide a matrix in memory, or a memory map, into chunks.
+    """Make a source from a matrix in memory, or from a memory map, by dividing it into chunks.
 
     Parameters
     ----------

@@ -190,22 +190,23 @@ class Checks:
             notes.append(f"columns that training did not have are not used: {listed(self.new, 5)}")
         if self.has_target:
             notes.append(
-                f"the column {self.target!r} of labels is not used; `check` compares with it"
+                f"the column {self.target!r} of labels is not used; `check` compares estimates with it"
             )
         for name, count in self.unreadable.items():
             notes.append(
-                f"{count:,} values of {name!r} are no {_PLURAL[self.used[name]]}, such as "
-                f"{listed(self.examples[name])}; they are taken as gaps"
+                f"{count:,} values of {name!r} are not {_PLURAL[self.used[name]]}, such as "
+                f"{listed(self.examples[name])}; they are treated as missing"
             )
         for name, count in (self.gaps - self.unreadable).items():
-            as_ = "the median" if self.used[name] in ("number", "boolean", "date") else "unseen"
+            filled = self.used[name] in ("number", "boolean", "date")
+            done = "replaced by the median" if filled else "treated as an unseen category"
             notes.append(
-                f"{count:,} gaps in {name!r}, which had none in training, are taken as {as_}"
+                f"{count:,} values are missing in {name!r}, which had none missing in training; they are {done}"
             )
         for name, counted in self.unseen.items():
             category = self.categories[name]
             total = sum(counted.values())
-            done = "as one of the rare ones" if category.other >= 0 else "as none of the known ones"
+            done = "a rare category" if category.other >= 0 else "none of the known categories"
             if total == self.known[name]:
                 raise Fault(
                     f"the column {name!r} has none of the categories of training, such as {listed(category.known, 3)}, "
@@ -213,7 +214,7 @@ class Checks:
                 )
             notes.append(
                 f"{total:,} rows have categories of {name!r} that training did not have, such as "
-                f"{listed([value for value, _ in counted.most_common(_SHOWN)])}; they are taken {done}"
+                f"{listed([value for value, _ in counted.most_common(_SHOWN)])}; they are treated as {done}"
             )
         if self.unlabelled:
             notes.append(f"{self.unlabelled:,} rows without a label are left out")

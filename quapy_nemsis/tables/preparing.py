@@ -92,7 +92,7 @@ class Preparation:
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything that was learned, as arrays by name."""
+        """Everything that was learned, as named arrays."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     @classmethod
@@ -106,7 +106,7 @@ class Preparation:
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         check_parameters(parameters, (), cls.__name__)
         return cls.from_arrays(arrays)
 

@@ -45,7 +45,7 @@ Table = Any
 
 @dataclass(frozen=True)
 class Estimate:
-    """Prevalences of the classes in a file or table, with intervals, and what is to be known about it."""
+    """Estimated class prevalences in a file or table, with intervals and notes."""
 
     #: Name of the file, or "the table".
     source: str
@@ -74,36 +74,36 @@ class Estimate:
 
 
 class TableQuantifier(BaseEstimator):
-    """Estimate the prevalences of classes in tables: files, or DataFrames.
+    """Estimate class prevalences in tables, which may be files or DataFrames, with intervals.
 
-    `fit` takes a labelled table, recognises what its columns are, and trains a `Quantifier` on the numbers made of
-    them. `estimate` takes other tables with the same columns, reads them in chunks, and keeps only the scores of their
-    rows. A table may be a CSV, Parquet, xlsx, npz or LIBSVM file, or a DataFrame. `quapy_nemsis.save` saves the
+    `fit` takes a labelled table, detects the types of its columns, turns them into numbers, and trains a `Quantifier`
+    on these. `estimate` takes other tables with the same columns, reads them in chunks, and keeps only the scores of
+    their rows. A table may be a CSV, Parquet, xlsx, npz or LIBSVM file, or a DataFrame. `quapy_nemsis.save` saves the
     quantifier.
 
     Parameters
     ----------
     target : str or None, default=None
-        The column of the labels. npz and LIBSVM files have no names of columns and need none.
+        The column with the labels. npz and LIBSVM files have no column names, and do not need it.
     positive : str or None, default=None
-        A label, as text, to be told apart from all others. If None, each label is a class.
+        A label, as text, that is one class; all other labels are the other class. If None, each label is a class.
     quantifier : Quantifier or None, default=None
         None is ``Quantifier()`` with the random state below.
     random_state : int, default=0
-        Seed of the quantifier and of its intervals.
+        Seed for the quantifier and its intervals.
 
     Attributes
     ----------
     quantifier_ : Quantifier
         The fitted quantifier. Its classes are 0, 1 and so on.
     preparation_ : Preparation
-        What makes numbers of columns.
+        The transformer that turns columns into numbers.
     classes_ : list of str
         Names of the classes.
     facts_ : dict
-        What is known about the training, in plain values: rows, columns, and how exact estimates will be.
+        Facts about the training, as plain values: rows, columns, and how accurate estimates will be.
     unlabelled_ : Estimate or None
-        Estimate for the rows without a label, if the table of training had some.
+        Estimate for the rows without a label, if the training table had any.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class TableQuantifier(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, table: Table, y: Any = None, *, reading: Reading = RECOGNISED) -> Self:
-        """Learn from a labelled table. Rows without a label are estimated, see `unlabelled_`.
+        """Train on a labelled table. If some rows have no label, their prevalences are estimated (see `unlabelled_`).
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class TableQuantifier(BaseEstimator):
         y : None
             Ignored; labels are in the column `target`.
         reading : Reading
-            How to read text files and workbooks, where this should not be recognised.
+            How to read text files and workbooks. What is not given is detected.
 
         Returns
         -------
@@ -375,7 +375,7 @@ class TableQuantifier(BaseEstimator):
         table : str, Path or DataFrame
             The table.
         level : float, default=0.95
-            Probability with which the interval of a class contains its prevalence among the rows.
+            Probability that the interval of a class contains its prevalence among the rows.
         reading : Reading
             How to read text files and workbooks.
         labels : bool, default=False
@@ -429,7 +429,7 @@ class TableQuantifier(BaseEstimator):
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any], parts: dict[str, Any], arrays: Arrays) -> Self:
-        """Inverse of `to_saved`; what does not fit together raises a ValueError."""
+        """Inverse of `to_saved`; parts that do not fit together raise a ValueError."""
         names = ("target", "positive", "random_state", "classes", "facts")
         check_parameters(parameters, names, cls.__name__)
         quantifier, preparation = parts.get("quantifier"), parts.get("preparation")

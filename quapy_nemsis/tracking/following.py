@@ -61,8 +61,8 @@ def track(
 ) -> Track:
     """Track the prevalences of the classes in a stream of rows without labels, window by window.
 
-    Memory is bounded: only the scores of the current window are kept (at most 100,000; of more rows every second,
-    every fourth and so on), and the results of the latest windows.
+    Memory is bounded: only the results of the latest windows and the scores of the current window are kept. Of a window
+    with more than 100,000 rows, the scores of every second row are kept, or of every fourth and so on.
 
     Parameters
     ----------
@@ -70,27 +70,28 @@ def track(
         A fitted quantifier.
     source : matrix, iterable or Source
         Rows: a matrix; a source of `quapy_nemsis.streaming`; or an iterable of matrices, single rows, pairs (X, y),
-        `Rows` and `LateLabels`, or a function that returns one. Labels are not used for the estimates. They are counted
-        as the truth.
+        `Rows` and `LateLabels`, or a function that returns one. Labels are not used for the estimates; they are only
+        counted, and shown as the truth.
     window : int or str, default=1000
-        Rows of a window, or its time, such as "30min", "6h", "1d" or "1w", which needs times of rows. Windows of
-        time begin at multiples of their length since 1970 (UTC). A window is reported when it is full, or when a row
-        of a later window arrives, so not always the last one.
+        Number of rows in a window, or its length in time, such as "30min", "6h", "1d" or "1w". A length in time needs
+        the times of the rows; these windows begin at multiples of their length since 1970 (UTC). A window is reported
+        when it is full, or when a row of a later window arrives. The last window may therefore not be reported.
     method : {"em", "forgetting-em", "fth", "rogd", "uogd", "atlas", "flh-ftl"}, default="em"
         The tracker (see `quapy_nemsis.tracking.trackers`). "em" returns what `quantifier.predict` returns for each
         window.
     options : dict, optional
         Parameters of the tracker, such as ``{"forget": 0.7}``.
     confidence_level : float, default=0.95
-        Probability with which the band contains the prevalence of a class among the rows of a window. The band is that
-        of `quantifier.predict_conf`, whatever the method.
+        Probability that the band contains the prevalence of a class among the rows of a window. Whatever the method,
+        the band is the interval of `quantifier.predict_conf`.
     false_alarms : float or None, default=0.05
-        Probability of any false alarm in `per_windows` windows without drift: both tests of a window together have
-        the level ``false_alarms/per_windows``, with Holm's correction (see `quapy_nemsis.drift`). None: no tests.
+        Probability of any false alarm in `per_windows` windows without drift. The two tests of a window together have
+        the level ``false_alarms/per_windows``, with Holm's correction (see `quapy_nemsis.drift`). With None, there are
+        no tests.
     per_windows : int, default=100
-        How many windows this is for.
+        Number of windows that `false_alarms` refers to.
     reference : tuple (X, y), optional
-        Labelled rows for the tests of drift (see `quapy_nemsis.drift.prevalence_test`).
+        Labelled rows for the tests for drift (see `quapy_nemsis.drift.prevalence_test`).
     times : array-like of shape (n_samples,), optional
         Times of the rows, if the source is a matrix: numpy dates, or seconds since 1970.
     checkpoint : str or Path, optional
@@ -111,9 +112,9 @@ def track(
     on_alarm : callable, optional
         Called with each `Alarm` that begins. An alarm ends with the first window in which its test raises none.
     random_state : int, default=0
-        Seed of the bands.
+        Seed for the bands.
     names : sequence of str, optional
-        What sentences call the classes, if not as the quantifier does.
+        Names of the classes in sentences. By default, these are the labels of the quantifier.
 
     Returns
     -------
@@ -123,8 +124,8 @@ def track(
     Raises
     ------
     TrackError
-        If rows cannot be read or used. The message names the row. The state before is in `track`, and in the
-        checkpoint.
+        If rows cannot be read or used. The message names the row. `track` and the checkpoint hold the state before
+        these rows.
     OSError
         If a checkpoint cannot be written. The previous one is unchanged.
 
@@ -168,7 +169,7 @@ def track(
 
 
 def follow(quantifier: Quantifier, source: Any, **parameters: Any) -> Iterator[Window]:
-    """Yield each `Window` of a stream as it is full: `track` for streams without an end.
+    """Yield each `Window` of a stream as soon as it is full; this is `track` for endless streams.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class TrackDisplay:
         X : matrix, iterable or Source
             The stream, as `track` takes it.
         ax : Axes, optional
-            What to draw the prevalences on; by default a new figure, which shows p-values as well.
+            Axes to draw the prevalences on. By default, a new figure is made, which also shows the p-values.
         **options
             Options of `track`, such as ``window=500``.
 
@@ -96,7 +96,7 @@ class TrackDisplay:
         track : Track
             Result of `track`, with at least one full window.
         ax : Axes, optional
-            What to draw the prevalences on; by default a new figure, which shows p-values as well.
+            Axes to draw the prevalences on. By default, a new figure is made, which also shows the p-values.
 
         Returns
         -------
@@ -106,7 +106,7 @@ class TrackDisplay:
         return cls(track).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the prevalences of each window, and, on a figure of its own, the p-values of the tests of drift.
+        """Draw the prevalences of each window, and, on a figure of its own, the p-values of the tests for drift.
 
         The prevalence is that of the second of two classes or, with more, of each class, up to the seven that are most
         frequent. Marks at the top of the p-values are alarms.
@@ -114,7 +114,7 @@ class TrackDisplay:
         Parameters
         ----------
         ax : Axes, optional
-            What to draw the prevalences on; by default a new figure, which shows p-values as well.
+            Axes to draw the prevalences on. By default, a new figure is made, which also shows the p-values.
 
         Returns
         -------
@@ -185,8 +185,8 @@ def plot_track(track: Track) -> Figure:
     """Plot the prevalences of a stream with their band, alarms, and the truth where labels have arrived.
 
     The top panel shows the prevalence of the second of two classes or, with more, of each class, up to the seven that
-    are most frequent. The bottom panel shows the p-values of the tests of drift; marks at the top are alarms. It is the
-    figure of a `quapy_nemsis.displays.TrackDisplay`.
+    are most frequent. The bottom panel shows the p-values of the tests for drift; marks at the top are alarms. The
+    figure is that of a `quapy_nemsis.displays.TrackDisplay`.
 
     Parameters
     ----------

@@ -35,15 +35,15 @@ class Window:
     start : float or None
         When a window of time begins, in seconds since 1970.
     prevalence : list of float
-        Prevalences of the classes, as the tracker sees them after this window.
+        Prevalences of the classes after this window, as estimated by the tracker.
     low, high : list of float
         Band: the interval of the prevalence of each class among the rows of this window.
     p_values : dict
-        p-values of the tests of drift, "prevalence" and "mixture"; NaN if the window has fewer than 20 rows.
+        p-values of the tests for drift, "prevalence" and "mixture"; NaN if the window has fewer than 20 rows.
     alarms : list of str
         Tests whose alarm is on in this window.
     labelled : list of float
-        How many rows of each class are known, from labels that have arrived.
+        Numbers of rows of each class, among the rows whose labels have arrived.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Alarm:
     p_value : float
         The p-value of the test.
     sentence : str
-        What has been found.
+        The result in words.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Alarm:
 
 @dataclass
 class Track:
-    """The tracked prevalences of a stream, and all that is needed to go on.
+    """The tracked prevalences of a stream, and the state that is needed to continue.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Track:
     tracker : Tracker
         The tracker, with the current prevalences in its `prevalence`.
     rows : int
-        Number of rows so far, those of the current window included.
+        Number of rows so far, including the current window.
     windows : deque of Window
         The latest windows.
     alarms : deque of Alarm
@@ -115,7 +115,7 @@ class Track:
     stopped : bool
         Whether tracking stopped before the end of the source.
     relabelled : list of Window
-        Windows that late labels have changed since tracking began or went on.
+        Windows that late labels have changed since tracking began or was resumed.
     """
 
     quantifier: Quantifier
@@ -138,7 +138,7 @@ class Track:
         return np.array([window.prevalence for window in self.windows])
 
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
-        """Posteriors of rows at the current prevalences: those of the adapted classifier."""
+        """Return posteriors of rows at the current prevalences, which are the posteriors of the adapted classifier."""
         return self.tracker.adapted(self.quantifier.classify(X))
 
     def predict(self, X: MatrixLike) -> np.ndarray:

@@ -36,7 +36,7 @@ _MARGIN = 0.01
 
 
 class Labelled(NamedTuple):
-    """What a tracker knows of training: posteriors of labelled rows that were not learned, and prevalences.
+    """What a tracker knows about training: the prevalences, and posteriors of labelled rows that were held out.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Labelled(NamedTuple):
            [0.2, 0.8]])
     """
 
-    #: Posteriors at the prevalences of training, a row for each labelled row, and the position of its class.
+    #: Posteriors at the training prevalences, a row for each labelled row, and the position of its class.
     posteriors: np.ndarray
     labels: np.ndarray
     training: prevalence.Training
@@ -85,12 +85,12 @@ class Tracker:
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
 
     Attributes
     ----------
     prevalence : ndarray of shape (n_classes,)
-        Prevalences after the last chunk; those of training before the first.
+        Prevalences after the last chunk. Before the first chunk, these are the training prevalences.
     chunks : int
         Number of chunks so far.
     """
@@ -108,7 +108,7 @@ class Tracker:
         Parameters
         ----------
         posteriors : ndarray of shape (n_samples, n_classes)
-            Posteriors of the rows of the chunk, at the prevalences of training.
+            Posteriors of the rows of the chunk, at the training prevalences.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Tracker:
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def adapted(self, posteriors: np.ndarray) -> np.ndarray:
-        """Posteriors of the adapted classifier: those given, moved from the prevalences of training to the current."""
+        """Return posteriors of the adapted classifier, from posteriors at the training prevalences."""
         ratio = self.prevalence / self.labelled.shares
         moved = np.asarray(posteriors, dtype=float) * ratio
         return moved / moved.sum(axis=1, keepdims=True)
@@ -161,14 +161,14 @@ class Tracker:
 
 
 class WindowedEM(Tracker):
-    """The estimate of `Quantifier` from the latest chunks: most likely prevalences with a prior.
+    """The estimate of `Quantifier` from the latest chunks: the most likely prevalences, with a prior.
 
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
     chunks : int, default=1
-        How many chunks the estimate is made from.
+        Number of chunks that the estimate is made from.
     prior, no_drift : float, default=1.0 and 0.3
         Parameters of `quapy_nemsis.prevalence.estimate`.
 
@@ -207,7 +207,7 @@ class WindowedEM(Tracker):
 
 
 class ForgettingEM(Tracker):
-    """Most likely prevalences of all chunks, where a row counts less the longer ago it was.
+    """The most likely prevalences of all chunks, with weights that decrease with the age of a row.
 
     The estimate maximises Σᵢ λᵃⁱ·ln Σⱼ pⱼ·Lᵢⱼ + α·(1 + n/m)·Σⱼ ln pⱼ, where aᵢ is how many chunks ago row i was,
     Lᵢⱼ its likelihood in class j, n = Σᵢ λᵃⁱ, m the effective number of labelled rows (see
@@ -217,12 +217,12 @@ class ForgettingEM(Tracker):
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
     forget : float, default=0.5
         The factor λ by which a row counts less with each chunk that follows, at least 0 and below 1.
     pseudo_rows : float, default=0.5
-        How many rows of each class are added, times 1 + n/m: the prior is a Dirichlet distribution. This is not the
-        `prior` of `Quantifier` and `WindowedEM`, which counts times n/m only.
+        Number of rows of each class that the prior adds, times 1 + n/m; the prior is a Dirichlet distribution. The
+        `prior` of `Quantifier` and `WindowedEM` is another parameter, which is multiplied by n/m only.
 
     Examples
     --------
@@ -287,7 +287,7 @@ class FTH(_FromLocal):
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
     local : {"bbse", "em"}, default="bbse"
         The estimate of a chunk alone.
 
@@ -328,7 +328,7 @@ class ROGD(_FromLocal):
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
     local : {"bbse", "em"}, default="bbse"
         The estimate of a chunk alone.
     step : float, optional
@@ -455,7 +455,7 @@ class UOGD(_FromLocal):
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
     local : {"bbse", "em"}, default="bbse"
         The estimate of a chunk alone.
     step : float, optional
@@ -517,7 +517,7 @@ class ATLAS(_FromLocal):
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
     local : {"bbse", "em"}, default="bbse"
         The estimate of a chunk alone.
     horizon : int, default=1000
@@ -583,7 +583,7 @@ class FLHFTL(_FromLocal):
     Parameters
     ----------
     labelled : Labelled
-        What is known of training.
+        What the tracker knows about training.
     local : {"bbse", "em"}, default="bbse"
         The estimate of a chunk alone.
     rate : float, optional
@@ -684,7 +684,7 @@ def project(v: np.ndarray, least: float = 0.0) -> np.ndarray:
 
 
 def _likelihoods(posteriors: np.ndarray, labelled: Labelled) -> np.ndarray:
-    """Likelihoods of rows, up to a factor, from posteriors at the prevalences of training."""
+    """Likelihoods of rows, up to a factor, from posteriors at the training prevalences."""
     with np.errstate(divide="ignore"):
         return prevalence.likelihoods(np.log(posteriors) - np.log(labelled.shares))
 
