@@ -254,11 +254,11 @@ def class_factors(class_weight: Any, classes: np.ndarray, counts: np.ndarray) ->
 def warn_of_scale(X: Any, stacklevel: int) -> None:
     """Warn if the scales of the features differ so much that no step size suits them all.
 
-    The scale of a feature is the root mean square of its nonzero entries, over at most two million rows. A small
+    The scale of a feature is the root mean square of its nonzero entries, over at most 100,000 rows. A small
     feature that is constant in these rows is ignored, as its scale is unknown: a standardised feature of a rare
     category, for example, is close to 0 in most rows.
     """
-    X = X[:: max(X.shape[0] // 1_000_000, 1)]
+    X = X[:: max(X.shape[0] // 50_000, 1)]
     with np.errstate(over="ignore"):
         if scipy.sparse.issparse(X):
             squares = np.bincount(X.indices, X.data.astype(np.float64) ** 2, X.shape[1])

@@ -272,7 +272,7 @@ class TwoClassCalibration(Calibration):
         outer = [np.minimum(x - at[0], 0.0), inner, np.maximum(x - at[-1], 0.0)]
         return np.hstack([np.ones_like(x), *outer])
 
-    def _by_piece(self, points: Points) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray]:
+    def _by_piece(self, points: Points) -> tuple[Points, np.ndarray, np.ndarray]:
         """Points grouped by pieces, with distances to a knot for scores, as `kernel.fit_curve` takes them.
 
         With them come the places where the pieces begin and end, and the widths of the pieces between knots.
