@@ -2,13 +2,15 @@
 
 In `fit`, candidates are trained on one part of the rows and evaluated on held-out rows, using the averaged models that
 would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
-already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows contains fewer, the
-candidates are cross-validated on up to five folds. At most 200,000 rows are used (30,000 for more than two classes),
-four fifths of them for training, in as many passes as `fit` makes (1PMB: at most five). The worse candidates are
-dropped after the first and the second pass. Candidates that are within two standard errors of the best are told apart
-by the likelihood of their posteriors: the step size matters more for these than for the measure. The grid follows the
-scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of
-1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
+already learned.) The evaluation aims at about 1,000 rows of the rarer class. Up to 20,000 rows are all used: if a fifth
+of them contains fewer of the rarer class, the candidates are cross-validated on up to five folds. Of more rows, at most
+24,000 are learned, and up to 100,000 others are held out, once (for more than two classes 6,000 others, if there are
+more than 30,000 rows). There are as many passes as `fit` makes (1PMB: at most five). The worse candidates are dropped
+after the first and the second pass, or after a quarter of the first pass and all of it if rows are more than 20,000.
+Candidates that are within two standard errors of the best are told apart by the likelihood of their posteriors: the
+step size matters more for these than for the measure. The grid follows the scale of the data: a step changes the score
+of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of 1/mean‖x‖², and the finite radii are multiples
+of 1/√mean‖x‖².
 
 With the step size and radius that are used, given or chosen, further learners score rows that they have not learned
 (`held_out_scores`), and posteriors are fitted to these scores: scores of training rows flatter the model.
@@ -58,7 +60,10 @@ STEP_SIZES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RADII = (math.inf, 100.0, 30.0, 10.0, 3.0)
 STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
-_MOST_ROWS = 100_000
+# Candidates of two classes learn at most so many rows.
+_MOST_ROWS = 24_000
+# The part of the first pass after which the first candidates are dropped.
+_FIRST_PART = 0.25
 # How many rows, about, tell their mean square.
 _MOST_SQUARES = 50_000
 # For learners without posteriors, whose passes take longer.
@@ -192,12 +197,16 @@ class _Fold(Generic[S]):
         self.y_held = data.labels[held]
         self.weights_held = data.weights[held] if len(data.weights) else np.ones(len(held))
         self.states: dict[int, State[S]] = {}
+        # The order of the rows in the present pass.
+        self.order = train
         # For two classes, the scores of the held-out rows by the candidates that were last evaluated.
         self.known: dict[int, np.ndarray] = {}
 
-    def learn(self, rng: np.random.Generator) -> set[int]:
-        """Let the candidates make one pass; return those whose weights became infinite or NaN."""
-        order = rng.permutation(self.train)
+    def learn(self, rng: np.random.Generator, begin: float, end: float) -> set[int]:
+        """Let the candidates make a part of a pass; return those whose weights became infinite or NaN."""
+        if begin == 0.0:
+            self.order = rng.permutation(self.train)
+        order = self.order[round(begin * len(self.order)) : round(end * len(self.order))]
         states = list(self.states.values())
         stayed = states[0].learn_together(
             states, self.data.rows, self.data.labels, order, self.data.weights
@@ -515,16 +524,20 @@ def tune(
     results = np.full((len(every), 2), np.nan)
     if not posteriors:
         n_passes = min(n_passes, _MOST_PASSES)
-    for i in range(n_passes):
+    # Candidates are dropped after the first two of these parts of passes. Of many rows, some of the first pass will do.
+    walks = [(0.0, 1.0)] * n_passes
+    if len(data.labels) > _SMALL:
+        walks[:1] = [(0.0, _FIRST_PART), (_FIRST_PART, 1.0)]
+    for i, walk in enumerate(walks):
         for fold in folds:
-            failed = fold.learn(rng)
+            failed = fold.learn(rng, *walk)
             alive = np.array([k for k in alive if k not in failed], dtype=int)
             for other in folds:
                 other.keep(set(alive))
             if not len(alive):
                 eta0 = AUTO if math.isnan(settings.eta0) else settings.eta0
                 refuse_divergence(data.X, "with every candidate", eta0)
-        last = i == n_passes - 1
+        last = i == len(walks) - 1
         if not last and (i > 1 or len(alive) <= _FINALISTS):
             continue
         parts = zip(*(fold.evaluate() for fold in folds), strict=True)
