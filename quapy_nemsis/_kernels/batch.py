@@ -40,6 +40,17 @@ def _class_score(rows, order, w, b, out):
             out[at, c] += b[c]
 
 
+def _squares(rows, order, squares, nonzero):
+    """Add up the squares of each feature and count its nonzero entries, over the CSR rows in ``order``."""
+    data, indices, indptr = rows
+    for i in order:
+        for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            column = np.uint64(indices[j])
+            xj = np.float64(data[j])
+            squares[column] += xj * xj
+            nonzero[column] += xj != 0.0
+
+
 def _add(rows, order, factors, w):
     """Add the rows in ``order`` to w, each multiplied by its factor."""
     for at in range(order.shape[0]):
@@ -50,4 +61,5 @@ def _add(rows, order, factors, w):
 score = Kernel(_score, types.void, Wide(tables), real, reals)
 score_all = Kernel(_score_all, types.void, Wide(tables), reals, tables)
 class_score = Kernel(_class_score, types.void, Wide(cubes), reals, tables, fastmath=REORDERED)
+squares = Kernel(_squares, types.void, Wide(reals), Wide(reals))
 add = Kernel(_add, types.void, reals, Wide(tables))

@@ -4,13 +4,13 @@ In `fit`, candidates are trained on one part of the rows and evaluated on held-o
 would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows that were
 already learned.) The evaluation aims at about 1,000 rows of the rarer class. Up to 20,000 rows are all used: if a fifth
 of them contains fewer of the rarer class, the candidates are cross-validated on up to five folds. Of more rows, at most
-24,000 are learned, and up to 100,000 others are held out, once (for more than two classes 6,000 others, if there are
-more than 30,000 rows). There are as many passes as `fit` makes (1PMB: at most five). The worse candidates are dropped
-after the first and the second pass, or after a quarter of the first pass and all of it if rows are more than 20,000.
-Candidates that are within two standard errors of the best are told apart by the likelihood of their posteriors: the
-step size matters more for these than for the measure. The grid follows the scale of the data: a step changes the score
-of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of 1/mean‖x‖², and the finite radii are multiples
-of 1/√mean‖x‖².
+24,000 are learned, and up to 100,000 others are held out, once (for more than two classes, of more than 30,000 rows,
+6,000 to 20,000 others). There are as many passes as `fit` makes, but at most five over many rows (and for 1PMB). The
+worse candidates are dropped after the first and the second pass, or after a quarter of the first pass and all of it if
+rows are more than 20,000. Candidates that are within two standard errors of the best are told apart by the likelihood
+of their posteriors: the step size matters more for these than for the measure. The grid follows the scale of the data:
+a step changes the score of its row x in proportion to η₀·‖x‖², so the step sizes are multiples of 1/mean‖x‖², and the
+finite radii are multiples of 1/√mean‖x‖².
 
 With the step size and radius that are used, given or chosen, further learners score rows that they have not learned
 (`held_out_scores`), and posteriors are fitted to these scores: scores of training rows flatter the model.
@@ -66,7 +66,7 @@ _MOST_ROWS = 24_000
 _FIRST_PART = 0.25
 # How many rows, about, tell their mean square.
 _MOST_SQUARES = 50_000
-# For learners without posteriors, whose passes take longer.
+# Over many rows, and for learners without posteriors, whose passes take longer.
 _MOST_PASSES = 5
 _SMALL = 20_000
 _HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_000, 100_000
@@ -74,15 +74,18 @@ _HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_00
 _HELD_ENOUGH = 10_000
 _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
-# How many held-out scores of the rarest class posteriors are fitted to, if there are as many.
-_SCORED_RARE = 10_000
+# How many held-out scores of the rarest class posteriors are fitted to, if there are as many: the second number holds
+# for online learners of many rows of several classes, where there are few parameters and learners take long.
+_SCORED_RARE, _SCORED_RARE_CLASS = 10_000, 2_000
 # Held-out rows are scored in so many parts, divided among threads; for more classes, about so many scores at once.
 _PARTS, _BLOCK = 8, 500_000
 # How many scores of each class, about, decide between candidates that are equally good by the measure.
 _MOST_TIED = 5_000
-# For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
-# rows are kept in memory at most.
-_MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
+# For more than two classes, where a step takes longer: of more rows than this, four fifths of so many are learned, and
+# enough others are held out for so many of the rarest class, but not more than the third number.
+_MOST_CLASS_ROWS, _HELD_RARE_CLASS, _HELD_CLASSES = 30_000, 300, 20_000
+# How many scores of held-out rows of several classes are kept in memory at most.
+_MOST_SCORES = 10_000_000
 
 
 class CandidateScores:
@@ -162,7 +165,8 @@ class Tuned(Generic[S]):
 
 def _mean_square(X: Any) -> float:
     """Mean of ‖x‖² over the rows, of very many over every nth."""
-    X = X[:: max(X.shape[0] // _MOST_SQUARES, 1)]
+    every = X.shape[0] // _MOST_SQUARES
+    X = X[::every] if every > 1 else X
     if isinstance(X, np.ndarray) and not X.flags.c_contiguous:
         return float(np.einsum("ij,ij->", X, X, dtype=np.float64) / X.shape[0])
     values = X.ravel() if isinstance(X, np.ndarray) else X.data
@@ -291,8 +295,10 @@ def fold_sizes(data: Data, prevalence_only: bool) -> FoldSizes:
     wanted = int(min(max(_HELD_RARE / data.rarest(), least), _HELD_MOST))
     n_rows = len(data.labels)
     if data.n_classes > 2 and n_rows > _MOST_CLASS_ROWS:
-        held = _MOST_CLASS_ROWS // _FIFTHS
-        return FoldSizes(_MOST_CLASS_ROWS - held, held, 1)
+        least = _MOST_CLASS_ROWS // _FIFTHS
+        train = _MOST_CLASS_ROWS - least
+        wanted = int(min(max(_HELD_RARE_CLASS / data.rarest(), least), _HELD_CLASSES))
+        return FoldSizes(train, min(wanted, n_rows - train), 1)
     if n_rows > _SMALL and data.n_classes == 2:
         held = min(max(wanted, min(n_rows // _FIFTHS, _HELD_ENOUGH)), n_rows // 2)
         return FoldSizes(min(n_rows - held, _MOST_ROWS), held, 1)
@@ -320,12 +326,12 @@ def in_fifths(
 def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
     """Make folds of random rows, whose parts have the same shares of the classes."""
     train, held, n_folds = fold_sizes(data, prevalence_only)
-    if data.n_classes > 2 or len(data.labels) <= _SMALL:
+    if len(data.labels) <= (_SMALL if data.n_classes == 2 else _MOST_CLASS_ROWS):
         used, fifth = in_fifths(data.labels, train + held, rng)
         return [_Fold(data, used[fifth != k], used[fifth == k]) for k in range(n_folds)]
     used = rng.permutation(len(data.labels))[: train + held]
     is_held = np.zeros(len(used), dtype=bool)
-    for label in (False, True):
+    for label in range(data.n_classes):
         places = np.flatnonzero(data.labels[used] == label)
         is_held[places[: round(len(places) * held / len(used))]] = True
     return [_Fold(data, used[~is_held], used[is_held])]
@@ -339,10 +345,10 @@ class HeldOut(NamedTuple):
     members: list[Model]
 
 
-def n_held_out_folds(data: Data) -> int:
-    """How many of five folds are needed for about 10,000 held-out scores of the rarest class."""
+def n_held_out_folds(data: Data, wanted: int = _SCORED_RARE) -> int:
+    """How many of five folds are needed for about so many held-out scores of the rarest class."""
     n_rows = len(data.labels)
-    return min(math.ceil(_SCORED_RARE * _FIFTHS / (data.rarest() * n_rows)), _FIFTHS, n_rows)
+    return min(math.ceil(wanted * _FIFTHS / (data.rarest() * n_rows)), _FIFTHS, n_rows)
 
 
 def out_of_fold(
@@ -448,7 +454,9 @@ class FoldLearners(Generic[S]):
     ):
         self.data, self.rng = data, rng
         self.used, self.fifth = in_fifths(data.labels, len(data.labels), rng)
-        n_folds, shape = n_held_out_folds(data), (data.X.shape[1], data.n_classes)
+        many = data.n_classes > 2 and len(data.labels) > _MOST_CLASS_ROWS
+        n_folds = n_held_out_folds(data, _SCORED_RARE_CLASS if many else _SCORED_RARE)
+        shape = data.X.shape[1], data.n_classes
         self.states: list[State[S]] = [state_type.start(*shape, settings) for _ in range(n_folds)]
         self.stayed = [True] * n_folds
         # A learner that comes after these leaves out no row.
@@ -522,11 +530,12 @@ def tune(
         }
     alive = np.arange(len(every))
     results = np.full((len(every), 2), np.nan)
-    if not posteriors:
+    is_large = len(data.labels) > _SMALL
+    if is_large or not posteriors:
         n_passes = min(n_passes, _MOST_PASSES)
     # Candidates are dropped after the first two of these parts of passes. Of many rows, some of the first pass will do.
     walks = [(0.0, 1.0)] * n_passes
-    if len(data.labels) > _SMALL:
+    if is_large:
         walks[:1] = [(0.0, _FIRST_PART), (_FIRST_PART, 1.0)]
     for i, walk in enumerate(walks):
         for fold in folds:
