@@ -17,7 +17,8 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from quapy_nemsis._kernels.rows import check_compressed
+from quapy_nemsis._kernels import batch
+from quapy_nemsis._kernels.rows import as_rows, check_compressed
 
 AUTO = "auto"
 #: Rows as users give them: a two-dimensional array-like or a sparse matrix, for which numpy has no type.
@@ -254,18 +255,19 @@ def class_factors(class_weight: Any, classes: np.ndarray, counts: np.ndarray) ->
 def warn_of_scale(X: Any, stacklevel: int) -> None:
     """Warn if the scales of the features differ so much that no step size suits them all.
 
-    The scale of a feature is the root mean square of its nonzero entries, over at most two million rows. A small
+    The scale of a feature is the root mean square of its nonzero entries, over at most 100,000 rows. A small
     feature that is constant in these rows is ignored, as its scale is unknown: a standardised feature of a rare
     category, for example, is close to 0 in most rows.
     """
-    X = X[:: max(X.shape[0] // 1_000_000, 1)]
-    with np.errstate(over="ignore"):
-        if scipy.sparse.issparse(X):
-            squares = np.bincount(X.indices, X.data.astype(np.float64) ** 2, X.shape[1])
-            nonzero = np.bincount(X.indices, X.data != 0, X.shape[1])
-        else:
+    every = max(X.shape[0] // 50_000, 1)
+    if scipy.sparse.issparse(X):
+        squares, nonzero = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+        batch.squares(as_rows(X), np.arange(0, X.shape[0], every), squares, nonzero)
+    else:
+        X = X[::every]
+        with np.errstate(over="ignore"):
             squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
-            nonzero = np.count_nonzero(X, axis=0)
+        nonzero = np.count_nonzero(X, axis=0)
     used = np.flatnonzero(squares > 0)
     sizes = np.sqrt(squares[used] / nonzero[used])
     if len(used) < 2 or not np.isfinite(sizes).all():

@@ -82,11 +82,12 @@ def test_a_file_of_version_4_with_a_committee_is_read():
     with np.load(VERSIONS[4] / "expected.npz") as file:
         expected = dict(file)
     learner, X = load(VERSIONS[4] / "nemsis-committee.npz"), record.points()[0]
-    for name, found in (
-        ("committee", learner.committee_scores(X)),
-        ("posteriors", learner.predict_proba(X)),
+    # Posteriors are those of a search that stopped earlier.
+    for name, found, exact in (
+        ("committee", learner.committee_scores(X), 1e-9),
+        ("posteriors", learner.predict_proba(X), 1e-6),
     ):
-        np.testing.assert_allclose(found, expected[f"nemsis-committee/{name}"], rtol=1e-9)
+        np.testing.assert_allclose(found, expected[f"nemsis-committee/{name}"], rtol=exact)
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -49,7 +49,12 @@ def parser() -> argparse.ArgumentParser:
     add("--stream-rows", type=int, default=1_000_000, help="rows of the Parquet file (default 10⁶)")
     add("--gigabytes", type=float, default=1.0, help="size of the stream whose memory is measured")
     add("--set", default="drift", help="data set for Dask (default drift)")
-    add("--sets", nargs="+", default=["digits3"], help="data sets for protocols (default digits3)")
+    add(
+        "--sets",
+        nargs="+",
+        default=["digits3"],
+        help="data sets for protocols (default digits3) and, with --data-dir, defaults",
+    )
     add("--samples", type=int, default=1000, help="samples of protocols (default 1,000)")
     add("--data-dir", type=Path, help="folder of data files")
     add("--scratch", type=Path, help="folder for the Parquet file, which is kept")
@@ -78,7 +83,9 @@ def benchmarks(options: argparse.Namespace, scratch: Path) -> dict[str, Callable
         "class-fits": lambda: fits.class_fits(*size),
         "custom": lambda: passes.custom(*size),
         "side-by-side": lambda: passes.side_by_side(*size),
-        "defaults": lambda: fits.defaults(*size),
+        "defaults": lambda: fits.defaults(
+            *size, options.sets if options.data_dir else (), options.data_dir
+        ),
         "tuning": lambda: fits.tuning(*size),
         "aggregations": lambda: aggregations(*size),
         "protocols": lambda: protocols(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from experiments.bench.passes import (
     sgd,
 )
 from experiments.bench.tables import BenchTable, best_of, compared
-from experiments.catalogue import DataSet
+from experiments.catalogue import DataSet, locate
 from experiments.curves import online_curve, partial_curve
 from quapy_nemsis import NegKLD, NEMSISClassifier, QMeasure, Quantifier
 
@@ -46,16 +48,32 @@ def tuning(n_rows: int, repeats: int) -> BenchTable:
     )
 
 
-def defaults(n_rows: int, repeats: int) -> BenchTable:
-    """Time fits with all their defaults, with posteriors out of fold, dense and CSR, next to baselines."""
+def defaults(
+    n_rows: int, repeats: int, sets: Sequence[str] = (), data_dir: Path | None = None
+) -> BenchTable:
+    """Time fits with all their defaults, with posteriors out of fold, dense and CSR, next to baselines.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of generated rows.
+    repeats : int
+        Three times the number of repeats, of which the best counts.
+    sets : sequence of str
+        Names or paths of data sets, whose training rows are timed as well.
+    data_dir : Path, optional
+        Folder of data files.
+    """
     table = BenchTable("defaults", "Fit with defaults, posteriors out of fold")
-    cases = {
-        f"dense {n_rows // 10:,} x 54": gaussian(n_rows // 10),
-        f"dense {n_rows:,} x 54": gaussian(n_rows),
-        f"CSR {n_rows // 10:,} x 27,272": bags(n_rows // 10, 27_272, 130),
-        f"7 classes, dense {n_rows // 10:,} x 54": gaussian_classes(n_rows // 10, 54, 7),
+    generated: dict[str, Callable[[], tuple]] = {
+        f"dense {n_rows // 10:,} x 54": partial(gaussian, n_rows // 10),
+        f"dense {n_rows:,} x 54": partial(gaussian, n_rows),
+        f"CSR {n_rows // 10:,} x 27,272": partial(bags, n_rows // 10, 27_272, 130),
+        f"7 classes, dense {n_rows // 10:,} x 54": partial(gaussian_classes, n_rows // 10, 54, 7),
     }
-    for name, (X, y) in cases.items():
+    real = {name: partial(data.split, locate(name, data_dir), 0) for name in sets}
+    for name, make in (generated | real).items():
+        X, y, *_ = make()
         tasks: dict[str, Callable] = {
             "NEMSIS": fitting(NEMSISClassifier("ba", reward="logistic", random_state=0), X, y),
             "Quantifier": fitting(Quantifier(features=None, random_state=0), X, y),
@@ -68,7 +86,7 @@ def defaults(n_rows: int, repeats: int) -> BenchTable:
             f"NEMSIS / {other}": best["NEMSIS"] / best[other]
             for other in ("LogisticRegression", "SGDClassifier", "LinearSVC")
         }
-        table.rows.append({"data": name, **best, **ratios})
+        table.rows.append({"data": name, "rows": X.shape[0], **best, **ratios})
     table.note = "Seconds, and ratios. SGDClassifier makes five passes with its fixed step, without posteriors."
     return table
 

@@ -17,7 +17,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis._validation import (
     AUTO,
     FLOATS,
@@ -59,9 +58,9 @@ from quapy_nemsis.learners.tuning import (
     RADII,
     STEP_SIZES,
     STREAM_STEP_SIZES,
+    FoldLearners,
     StreamTuner,
     fold_sizes,
-    held_out_scores,
     out_of_fold,
     tune,
 )
@@ -297,15 +296,16 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
                 )
             state: State[S] = self.state_type.start(X.shape[1], len(classes), settings)
             records = []
+            folds = self._fold_learners(data, settings, rng)
             for i in range(n_passes):
                 n = len(data.labels)
                 order = rng.permutation(n) if self.shuffle else np.arange(n)
-                records += self._learn(state, data, order)
+                records += self._learn(state, data, order, folds)
                 self._report(state, f"pass {i + 1}/{n_passes}")
             self.history_ = no_history(len(classes))
             self.tuning_ = tuned.table if tuned is not None else {}
             self.take_over(state, classes, records)
-            self._calibrate(data, n_passes, rng)
+            self._calibrate(data, folds)
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -444,7 +444,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         if n_learners > 1:
             advice += ", or give eta0 and radius, so that there is one learner and not several"
             # Learners that learn together are copied into one table. The next chunk of a stream copies them once more.
-            n_folds = 1 if stream else fold_sizes(data, measure.prevalence_only)[1]
+            n_folds = 1 if stream else fold_sizes(data, measure.prevalence_only).folds
             n_states = n_learners * (n_folds + 1 + stream)
         check_memory(
             8 * 3 * n_states * n_models * width,
@@ -477,10 +477,26 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
         state.adopt(settings)
         return state
 
-    def _learn(self, state: State[S], data: Data, order: np.ndarray) -> list[tuple]:
-        """Learn the rows; return a record of the estimates for every `record_every`-th sample."""
-        records = []
-        rows = as_rows(data.X)
+    def _learn(
+        self,
+        state: State[S],
+        data: Data,
+        order: np.ndarray,
+        folds: FoldLearners[S] | None = None,
+    ) -> list[tuple]:
+        """Learn the rows; return a record of the estimates for every `record_every`-th sample.
+
+        If there are learners of folds, they learn the rows as well, in the same walk unless there are records.
+        """
+        records: list[tuple] = []
+        if folds is not None:
+            alone = self.record_every is not None
+            seen = state.t
+            if not all(folds.learn(order, () if alone else (state,))):
+                refuse_divergence(data.X, f"after sample {seen}", self.eta0)
+            if not alone:
+                return records
+        rows = data.rows
         every = None if self.record_every is None else int(self.record_every)
         done = 0
         while done < len(order):
@@ -513,7 +529,13 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
             f"{shown}, {state.seconds:.2f} s"
         )
 
-    def _calibrate(self, data: Data, n_passes: int, rng: np.random.Generator) -> None:
+    def _fold_learners(
+        self, data: Data, settings: S, rng: np.random.Generator
+    ) -> FoldLearners[S] | None:
+        """Learners that score held-out rows in `fit`, for learners with posteriors."""
+        return None
+
+    def _calibrate(self, data: Data, folds: FoldLearners[S] | None) -> None:
         """Calibrate posteriors at the end of `fit`; learners without posteriors do nothing."""
 
     def _recalibrate(self, data: Data) -> None:
@@ -715,13 +737,19 @@ class PosteriorClassifier(LinearClassifier):
 class PosteriorOnlineClassifier(PosteriorClassifier, OnlineClassifier[S]):
     """An online learner with posteriors, calibrated out of fold in `fit` and on the latest points in a stream."""
 
-    def _calibrate(self, data: Data, n_passes: int, rng: np.random.Generator) -> None:
-        self._forget_calibration()
+    def _fold_learners(
+        self, data: Data, settings: S, rng: np.random.Generator
+    ) -> FoldLearners[S] | None:
         if self.posteriors is None:
+            return None
+        # Orders of rows, and so weights, are those of a learner without posteriors.
+        return FoldLearners(data, settings, self.state_type, rng.spawn(1)[0])
+
+    def _calibrate(self, data: Data, folds: FoldLearners[S] | None) -> None:
+        self._forget_calibration()
+        if folds is None:
             return
-        found = held_out_scores(
-            data, self.state_.settings, self.state_type, n_passes, self.shuffle, rng
-        )
+        found = folds.held_out()
         if found is None:
             refuse_divergence(data.X, "on parts of the rows", self.eta0)
         points, self.committee_, self.members_ = found

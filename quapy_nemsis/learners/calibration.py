@@ -7,15 +7,13 @@ likelihood, rare classes would hardly count. Posteriors at the prevalences p of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit, log_softmax, softmax
-from threadpoolctl import ThreadpoolController
+from scipy.special import softmax
 
+from quapy_nemsis._kernels import calibration as kernel
 from quapy_nemsis._validation import check_option
 from quapy_nemsis.learners.state import MOST, Arrays
 
@@ -33,7 +31,8 @@ _SMOOTHNESS, _RIDGE = 0.1, 0.001
 _PRECISION = 100.0
 # Offsets that gain less in log-likelihood are 0.
 _GAIN = 0.1
-_EXACT = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
+# Scores further away from the knots, in units, are as if they were so far away: their squares are finite.
+_FAR = 1e100
 
 
 def check_posteriors(value: Any) -> None:
@@ -51,10 +50,10 @@ class Points(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """Parameters of a calibration, their covariance, and the mean balanced cross-entropy of the labels."""
+    """Parameters of a calibration, the curvature there, and the mean balanced cross-entropy of the labels."""
 
     parameters: np.ndarray
-    covariance: np.ndarray
+    curvature: np.ndarray
     loss: float
 
 
@@ -115,7 +114,7 @@ class Calibration:
 
     def loss(self) -> float:
         """Mean cross-entropy of the labels of some of the points, each class weighing the same."""
-        return self._fit(_MOST_TO_COMPARE).loss
+        return self._maximise(_MOST_TO_COMPARE).loss
 
     def log_odds(self, scores: np.ndarray, parameters: np.ndarray | None = None) -> np.ndarray:
         """Log-odds of the classes at equal prevalences, up to a constant of each row.
@@ -145,8 +144,8 @@ class Calibration:
         penalised balanced likelihood. J is the variance of the gradient of the likelihood that the fit leads one to
         expect, for two classes; for more, it is H.
         """
-        best, covariance, _ = self._fitted
-        values, vectors = np.linalg.eigh(covariance)
+        best = self._fitted.parameters
+        values, vectors = np.linalg.eigh(self._covariance())
         normal = rng.normal(size=(n_draws, len(best)))
         drawn = best + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
         return self._allowed(drawn)
@@ -159,14 +158,13 @@ class Calibration:
         """Best fit to at most so many scores."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
+    def _covariance(self) -> np.ndarray:
+        """Covariance of the parameters of the best fit."""
+        raise TypeError(f"{type(self).__name__} is abstract")
+
     @cached_property
     def _fitted(self) -> _Fit:
-        return self._fit(_MOST_SCORES)
-
-    def _fit(self, most: int) -> _Fit:
-        # Waking the threads of BLAS takes longer than the steps.
-        with _libraries().limit(limits=1, user_api="blas"):
-            return self._maximise(most)
+        return self._maximise(_MOST_SCORES)
 
     def _some(self, most: int) -> Points:
         """Every nth of the points, so that there are at most so many scores."""
@@ -217,42 +215,10 @@ class Calibration:
         return Calibration.of(*joined)
 
 
-@cache
-def _libraries() -> ThreadpoolController:
-    """The libraries that use threads; finding them takes a while."""
-    return ThreadpoolController()
-
-
 def _spread(scores: np.ndarray) -> float:
     """Standard deviation of scores of any size, which is not much smaller than the scores."""
     largest = float(np.abs(scores).max(initial=0.0))
     return largest * max(float(np.std(scores / largest)), 1e-9) if largest > 0.0 else 1.0
-
-
-def _polished(
-    best: np.ndarray,
-    derivatives: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    free: np.ndarray,
-    bounded: slice,
-) -> np.ndarray:
-    """Parameters near a minimum, moved to it by a few Newton steps as long as bounded ones stay positive."""
-    if not free.any():
-        return best
-    for _ in range(10):
-        gradient, curvature = derivatives(best)
-        if not np.isfinite(curvature).all():
-            break
-        step = np.linalg.lstsq(curvature[np.ix_(free, free)], gradient[free], rcond=None)[0]
-        moved = best.copy()
-        moved[free] -= step
-        if moved[bounded].min() < 0.0 or not np.linalg.norm(step) < 0.1 * (
-            1.0 + np.linalg.norm(best)
-        ):
-            break
-        best = moved
-        if np.abs(step).max() < 1e-12:
-            break
-    return best
 
 
 def _inverse(curvature: np.ndarray) -> np.ndarray:
@@ -288,10 +254,12 @@ class TwoClassCalibration(Calibration):
     def _knots(self) -> tuple[np.ndarray, float]:
         """Positions of the knots, and the unit of scores."""
         points = self._some(_MOST_SCORES)
-        distinct, places = np.unique(points.scores, return_inverse=True)
-        weights = np.bincount(places, self._balanced(points))
+        order = np.argsort(points.scores)
+        scores, weights = points.scores[order], self._balanced(points)[order]
+        first = np.flatnonzero(np.diff(scores, prepend=np.nan) != 0.0)
+        weights = np.add.reduceat(weights, first)
         reached = np.cumsum(weights) - 0.5 * weights
-        knots = np.unique(np.interp(_LEVELS * weights.sum(), reached, distinct))
+        knots = np.unique(np.interp(_LEVELS * weights.sum(), reached, scores[first]))
         # Not the standard deviation, which a single score could make large.
         unit = float(knots[-1] - knots[0]) or _spread(points.scores)
         return knots, unit
@@ -304,42 +272,54 @@ class TwoClassCalibration(Calibration):
         outer = [np.minimum(x - at[0], 0.0), inner, np.maximum(x - at[-1], 0.0)]
         return np.hstack([np.ones_like(x), *outer])
 
+    def _by_piece(self, points: Points) -> tuple[Points, np.ndarray, np.ndarray]:
+        """Points grouped by pieces, with distances to a knot for scores, as `kernel.fit_curve` takes them.
+
+        With them come the places where the pieces begin and end, and the widths of the pieces between knots.
+        """
+        knots, unit = self._knots
+        pieces = np.searchsorted(knots, points.scores).astype(np.uint8)
+        order = np.argsort(pieces, kind="stable")
+        pieces = pieces[order]
+        distances = (points.scores[order] - knots[np.maximum(pieces, 1) - 1]) / unit
+        grouped = Points(
+            np.clip(distances, -_FAR, _FAR), points.labels[order], points.weights[order]
+        )
+        starts = np.searchsorted(pieces, np.arange(len(knots) + 2))
+        return grouped, starts, np.diff(knots) / unit
+
     def _maximise(self, most: int) -> _Fit:
-        points = self._some(most)
-        design, weights = self._design(points.scores), self._balanced(points)
-        size, target = design.shape[1], points.labels.astype(float)
+        points, starts, widths = self._by_piece(self._some(most))
+        size = len(starts)
         # Differences of the slopes on both sides of a knot.
         differences = np.diff(np.eye(size)[1:], axis=0)
         penalty = _SMOOTHNESS * differences.T @ differences
         penalty[1:, 1:] += _RIDGE * np.eye(size - 1)
-
-        def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
-            logits, pull = design @ at, penalty @ at
-            value = weights @ (np.logaddexp(0.0, logits) - target * logits) + 0.5 * at @ pull
-            return value, design.T @ (weights * (expit(logits) - target)) + pull
-
-        def derivatives(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            share = expit(design @ at)
-            spread = weights * share * (1.0 - share)
-            return loss(at)[1], (design * spread[:, np.newaxis]).T @ design + penalty
-
-        if self.members.min() == 0.0 or not np.ptp(points.scores) > 0.0:
+        best, curvature, weights = np.zeros(size), np.empty((size, size)), self._balanced(points)
+        if self.members.min() == 0.0 or not np.ptp(self.scores) > 0.0:
             # One class, or one score: nothing is known but the shares of the classes.
-            best, value = np.zeros(size), np.log(2.0) * self.effective_size
-        else:
-            bounds = [(None, None), *[(0.0, None)] * (size - 1)]
-            start = np.concatenate([[0.0], np.ones(size - 1)])
-            exact = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-13, "gtol": 1e-8}
-            found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=exact)
-            best, value = found.x, float(found.fun)
+            kernel.spread_of_curve(points.scores, weights, starts, widths, best, curvature)
+            return _Fit(best, curvature + penalty, float(np.log(2.0)))
+        best[1:] = 1.0
+        labels = points.labels.astype(bool)
+        loss = kernel.fit_curve(
+            points.scores, labels, weights, starts, widths, penalty, best, curvature
+        )
+        return _Fit(best, curvature, loss / self.effective_size)
+
+    def _covariance(self) -> np.ndarray:
+        points, starts, widths = self._by_piece(self._some(_MOST_SCORES))
+        best, curvature, _ = self._fitted
         # A point at p has weight w₊ with probability p·w₋/(p·w₋ + (1 − p)·w₊), otherwise w₋. The expected outer product
         # of its gradient is then w₊·w₋·p·(1 − p)·xxᵀ.
-        share, inverse = expit(design @ best), _inverse(derivatives(best)[1])
         both = np.prod(0.5 * self.effective_size / np.maximum(self.members, 0.5))
         kept = points.weights.sum() / self.members.sum()
-        noise = points.weights * share * (1.0 - share) * (both / kept)
-        covariance = inverse @ (design * noise[:, np.newaxis]).T @ design @ inverse
-        return _Fit(best, covariance, value / self.effective_size)
+        noise = np.empty_like(curvature)
+        kernel.spread_of_curve(
+            points.scores, points.weights * (both / kept), starts, widths, best, noise
+        )
+        inverse = _inverse(curvature)
+        return inverse @ noise @ inverse
 
     def _allowed(self, parameters: np.ndarray) -> np.ndarray:
         return np.hstack([parameters[:, :1], np.maximum(parameters[:, 1:], 0.0)])
@@ -369,44 +349,27 @@ class ClassCalibration(Calibration):
 
     def _maximise(self, most: int) -> _Fit:
         points = self._some(most)
-        n_classes, labels, weights = self.n_classes, points.labels, self._balanced(points)
-        f = points.scores / self._unit
-        rest = 1.0 / (self.members.sum() + n_classes)
-        target = np.full(f.shape, rest / (n_classes - 1))
-        target[np.arange(len(labels)), labels] = 1.0 - rest
+        n_classes, weights = self.n_classes, self._balanced(points)
+        scores = points.scores / self._unit
+        scores = np.ascontiguousarray(scores - scores.max(axis=1, keepdims=True))
+        labels, rest = points.labels.astype(np.int32), 1.0 / (self.members.sum() + n_classes)
 
-        def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
-            logs = log_softmax(at[0] * f + at[1:], axis=1)
-            wrong = (np.exp(logs) - target) * weights[:, np.newaxis]
-            value = -np.einsum("i,ij,ij->", weights, target, logs)
-            slope = np.concatenate([[np.vdot(wrong, f)], wrong.sum(axis=0) + _PRECISION * at[1:]])
-            return value + 0.5 * _PRECISION * at[1:] @ at[1:], slope
-
-        def derivatives(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            share = softmax(at[0] * f + at[1:], axis=1)
-            mean, weighted = (share * f).sum(axis=1), share * weights[:, np.newaxis]
-            curvature = np.diag([0.0, *np.full(n_classes, _PRECISION)])
-            curvature[0, 0] += (weighted * f * f).sum() - weights @ mean**2
-            curvature[0, 1:] += (weighted * (f - mean[:, np.newaxis])).sum(axis=0)
-            curvature[1:, 0] = curvature[0, 1:]
-            curvature[1:, 1:] += np.diag(weighted.sum(axis=0)) - weighted.T @ share
-            return loss(at)[1], curvature
-
-        def fitted(offset: float | None) -> np.ndarray:
+        def fitted(at: np.ndarray, free: bool) -> tuple[np.ndarray, float, np.ndarray]:
             """Best fit with offsets that are all 0, or free."""
-            start = np.concatenate([[1.0], np.zeros(n_classes)])
-            bounds = [(0.0, None), *[(offset, offset)] * n_classes]
-            found = minimize(
-                loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_EXACT
+            at, curvature = at.copy(), np.empty((1 + n_classes, 1 + n_classes))
+            loss = kernel.fit_offsets(
+                scores, labels, weights, rest, _PRECISION, free, at, curvature
             )
-            free = np.concatenate([[found.x[0] > 0.0], np.full(n_classes, offset is None)])
-            return _polished(found.x, derivatives, free, slice(0, 1))
+            return at, loss, curvature
 
-        best, other = fitted(0.0), fitted(None)
-        if loss(other)[0] < loss(best)[0] - _GAIN:
-            best = other
-        covariance = _inverse(derivatives(best)[1])
-        return _Fit(best, covariance, loss(best)[0] / self.effective_size)
+        best, loss, curvature = fitted(np.eye(1, 1 + n_classes)[0], False)
+        other = fitted(best, True)
+        if other[1] < loss - _GAIN:
+            best, loss, curvature = other
+        return _Fit(best, curvature, loss / self.effective_size)
+
+    def _covariance(self) -> np.ndarray:
+        return _inverse(self._fitted.curvature)
 
     def _allowed(self, parameters: np.ndarray) -> np.ndarray:
         return np.hstack([np.maximum(parameters[:, :1], 0.0), parameters[:, 1:]])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from quapy_nemsis._jit import Record
 from quapy_nemsis._kernels import nemsis as kernel
-from quapy_nemsis._kernels.rows import Rows
+from quapy_nemsis._kernels.rows import Rows, as_rows
 from quapy_nemsis.measures import ClassRates, Measure, Rates
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class Data:
     labels: np.ndarray
     n_classes: int
     weights: np.ndarray = field(default_factory=lambda: UNWEIGHTED)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows as kernels take them, checked once."""
+        return as_rows(self.X)
 
     def rarest(self) -> float:
         """Share of the rarest class."""

@@ -2,16 +2,18 @@
 
 In `fit`, candidates are trained on one part of the rows and evaluated on held-out rows, using the averaged models
 that would be returned. (Progressive validation would evaluate single iterates and, after the first pass, use rows
-that were already learned.) The evaluation aims at about 1,000 rows of the rarer class. If a fifth of the rows
-contains fewer, the candidates are cross-validated on up to five folds. At most 200,000 rows are used (30,000 for more
-than two classes), four fifths of them for training, in as many passes as `fit` makes (1PMB: at most five). The worse
-half of the candidates is dropped after 1, 2, 4, 8, … passes, until four are left. Candidates that are within two
-standard errors of the best are told apart by the likelihood of their posteriors: the step size matters more for these
-than for the measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to
-η₀·‖x‖², so the step sizes are multiples of 1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
+that were already learned.) The evaluation aims at about 1,000 rows of the rarer class. Up to 20,000 rows are all
+used: if a fifth of them contains fewer of the rarer class, the candidates are cross-validated on up to five folds. Of
+more rows, at most 24,000 are learned, and up to 100,000 others are held out, once (for more than two classes, of more
+than 30,000 rows, 6,000 to 20,000 others). There are as many passes as `fit` makes, but at most five over many rows
+(and for 1PMB). The worse half of the candidates is dropped after 1, 2, 4, 8, … passes (over more than 20,000 rows:
+after a quarter of the first pass, and all of it), until four are left. Candidates that are within two standard errors
+of the best are told apart by the likelihood of their posteriors: the step size matters more for these than for the
+measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so
+the step sizes are multiples of 1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
 
 With the step size and radius that are used, given or chosen, further learners score rows that they have not learned
-(`held_out_scores`), and posteriors are fitted to these scores: scores of training rows flatter the model.
+(`FoldLearners`), and posteriors are fitted to these scores: scores of training rows flatter the model.
 
 In a stream, no rows can be held out and the scale is unknown. Candidates with step sizes 1e-4 … 1e3 learn in parallel,
 and each point is scored before it is learned (progressive validation over the current and the previous window, where
@@ -23,17 +25,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import numpy as np
-import scipy.sparse
 
-from quapy_nemsis._kernels.batch import score
-from quapy_nemsis._kernels.rows import Rows, as_rows
+from quapy_nemsis._kernels.batch import class_score, score_all
+from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.calibration import Calibration, Points
-from quapy_nemsis.learners.scores import linear_scores, predicted_codes, quiet_scores
+from quapy_nemsis.learners.scores import predicted_codes
 from quapy_nemsis.learners.state import (
     UNWEIGHTED,
     Arrays,
@@ -42,7 +44,9 @@ from quapy_nemsis.learners.state import (
     S,
     State,
     check_tally,
+    in_memory,
     in_threads,
+    laid_out,
     prefixed,
     rates_of,
 )
@@ -56,21 +60,32 @@ STEP_SIZES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RADII = (math.inf, 100.0, 30.0, 10.0, 3.0)
 STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
-_MOST_ROWS = 100_000
-# For learners without posteriors, whose passes take longer.
+# Candidates of two classes learn at most so many rows.
+_MOST_ROWS = 24_000
+# The part of the first pass after which the first candidates are dropped.
+_FIRST_PART = 0.25
+# How many rows, about, tell their mean square.
+_MOST_SQUARES = 50_000
+# Over many rows, and for learners without posteriors, whose passes take longer.
 _MOST_PASSES = 5
 _SMALL = 20_000
 _HELD_RARE, _HELD_LEAST, _HELD_PREVALENCE_ONLY, _HELD_MOST = 1_000, 5_000, 20_000, 100_000
+# Of many rows, so many are held out even if fewer are needed.
+_HELD_ENOUGH = 10_000
 _FIFTHS, _FINALISTS = 5, 4
 _FIRST_DROP = 1 << 12
-# How many held-out scores of the rarest class posteriors are fitted to, if there are as many, and how many rows are
-# scored at once: indexing copies rows.
-_SCORED_RARE, _BLOCK = 10_000, 4_096
+# How many held-out scores of the rarest class posteriors are fitted to, if there are as many: the second number holds
+# for online learners of many rows of several classes, where there are few parameters and learners take long.
+_SCORED_RARE, _SCORED_RARE_CLASS = 10_000, 2_000
+# Held-out rows are scored in so many parts, divided among threads; for more classes, about so many scores at once.
+_PARTS, _BLOCK = 8, 500_000
 # How many scores of each class, about, decide between candidates that are equally good by the measure.
 _MOST_TIED = 5_000
-# For more than two classes, where a step takes longer: how many rows are used at most, and how many scores of held-out
-# rows are kept in memory at most.
-_MOST_CLASS_ROWS, _MOST_SCORES = 30_000, 10_000_000
+# For more than two classes, where a step takes longer: of more rows than this, four fifths of so many are learned, and
+# enough others are held out for so many of the rarest class, but not more than the third number.
+_MOST_CLASS_ROWS, _HELD_RARE_CLASS, _HELD_CLASSES = 30_000, 300, 20_000
+# How many scores of held-out rows of several classes are kept in memory at most.
+_MOST_SCORES = 10_000_000
 
 
 class CandidateScores:
@@ -149,14 +164,18 @@ class Tuned(Generic[S]):
 
 
 def _mean_square(X: Any) -> float:
-    """Mean of ‖x‖² over the rows."""
-    values = X.data if scipy.sparse.issparse(X) else X.ravel()
+    """Mean of ‖x‖² over the rows, of very many over every nth."""
+    every = X.shape[0] // _MOST_SQUARES
+    X = X[::every] if every > 1 else X
+    if isinstance(X, np.ndarray) and not X.flags.c_contiguous:
+        return float(np.einsum("ij,ij->", X, X, dtype=np.float64) / X.shape[0])
+    values = X.ravel() if isinstance(X, np.ndarray) else X.data
     return float(np.einsum("i,i->", values, values, dtype=np.float64) / X.shape[0])
 
 
 def candidates(X: Any, settings: S, posteriors: bool) -> list[S]:
     """Candidate settings; values given by the user are kept. Small radii are for posteriors, of few rows."""
-    square = _mean_square(X[: 10 * _MOST_ROWS])
+    square = _mean_square(X)
     square = square if 0.0 < square < math.inf else 1.0
     steps = [c / square for c in STEP_SIZES] if math.isnan(settings.eta0) else [math.nan]
     factors = RADII if posteriors and X.shape[0] <= _SMALL else RADII[:2]
@@ -177,67 +196,115 @@ def table_of(settings: Sequence[S], scores: np.ndarray) -> dict[str, list[float]
 class _Fold(Generic[S]):
     """Training rows and held-out rows, with one learner per candidate."""
 
-    def __init__(self, data: Data, rows: Rows, used: np.ndarray, held: np.ndarray):
-        self.data, self.rows, self.train = data, rows, used[~held]
-        self.X_held, self.y_held = data.X[used[held]], data.labels[used[held]]
-        self.weights_held = data.weights[used[held]] if len(data.weights) else UNWEIGHTED
+    def __init__(self, data: Data, train: np.ndarray, held: np.ndarray):
+        self.data, self.train, self.held = data, train, held
+        self.y_held = data.labels[held]
+        self.weights_held = data.weights[held] if len(data.weights) else np.ones(len(held))
         self.states: dict[int, State[S]] = {}
+        # The order of the rows in the present pass.
+        self.order = train
+        # For two classes, the scores of the held-out rows by the candidates that were last evaluated.
+        self.known: dict[int, np.ndarray] = {}
 
-    def learn(self, rng: np.random.Generator) -> set[int]:
-        """Let the candidates make one pass; return those whose weights became infinite or NaN."""
-        order = rng.permutation(self.train)
+    def learn(self, rng: np.random.Generator, begin: float, end: float) -> set[int]:
+        """Let the candidates make a part of a pass; return those whose weights became infinite or NaN."""
+        if begin == 0.0:
+            self.order = rng.permutation(self.train)
+        order = self.order[round(begin * len(self.order)) : round(end * len(self.order))]
         states = list(self.states.values())
         stayed = states[0].learn_together(
-            states, self.rows, self.data.labels, order, self.data.weights
+            states, self.data.rows, self.data.labels, order, self.data.weights
         )
         return {k for k, fine in zip(self.states, stayed, strict=True) if not fine}
 
     def evaluate(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Held-out rows of each class and, for each candidate, its hits and counts of each class."""
+        members = np.bincount(self.y_held, self.weights_held, self.data.n_classes)
         if self.data.n_classes == 2:
-            predicted = list((self._two_class_scores() > 0).T)
-        else:
-            # A block of rows after the other: the scores of all could fill the memory.
-            n_blocks = 1 + len(self.y_held) * self.data.n_classes // _MOST_SCORES
-            blocks = np.array_split(np.arange(len(self.y_held)), n_blocks)
-            predicted = [
-                np.concatenate([predicted_codes(self.scores(k, rows)) for rows in blocks])
-                for k in self.states
-            ]
+            hits, counted = self._two_class_tallies()
+            total = members.sum()
+            return (
+                members,
+                np.column_stack([members[0] - (counted - hits), hits]),
+                np.column_stack([total - counted, counted]),
+            )
+        found = in_threads(
+            lambda states: [self._tally(state.model()) for state in states],
+            list(self.states.values()),
+            len(self.held),
+        )
+        hits, counted = np.array(found).swapaxes(0, 1)
+        return members, hits, counted
 
-        def count(codes: np.ndarray, which: Any = slice(None)) -> np.ndarray:
-            weights = self.weights_held[which] if len(self.weights_held) else None
-            return np.bincount(codes[which], weights, self.data.n_classes)
-
-        hits = [count(self.y_held, found == self.y_held) for found in predicted]
-        return count(self.y_held), np.array(hits), np.array([count(found) for found in predicted])
-
-    def scores(self, k: int, rows: Any = slice(None)) -> np.ndarray:
-        """Scores of the held-out rows, or of some of them, by a candidate."""
-        if self.data.n_classes == 2:
-            return self._two_class_scores()[rows, list(self.states).index(k)]
-        return linear_scores(self.X_held[rows], *self.states[k].model())
-
-    def _two_class_scores(self) -> np.ndarray:
-        """Scores of the held-out rows by all candidates, in columns, from one product of matrices."""
+    def _two_class_tallies(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weight of the positives that each candidate finds, and of all rows that it counts as positive."""
         models = [state.model() for state in self.states.values()]
-        weights = np.column_stack([weights for weights, _ in models])
-        return linear_scores(self.X_held, weights.T, np.array([b for _, b in models]))
+        scores = np.empty((len(self.held), len(models)))
+        weights, intercepts = (np.array(part) for part in zip(*models, strict=True))
+
+        def fill(slices: Sequence[slice]) -> list[None]:
+            for part in slices:
+                score_all(self.data.rows, self.held[part], weights, intercepts, scores[part])
+            return []
+
+        edges = np.linspace(0, len(self.held), _PARTS + 1).astype(int).tolist()
+        slices = [slice(*both) for both in pairwise(edges)]
+        in_threads(fill, slices, scores.size // _PARTS)
+        self.known = dict(zip(self.states, scores.T, strict=True))
+        found = scores > 0.0
+        hits = np.einsum("i,ij->j", self.weights_held * self.y_held, found)
+        return hits, np.einsum("i,ij->j", self.weights_held, found)
+
+    def _tally(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of the held-out rows that a model of several classes finds in each, and that it counts there."""
+        n_classes = self.data.n_classes
+        # A block of rows after the other: the scores of all could fill the memory.
+        n_blocks = 1 + len(self.held) * n_classes // _BLOCK
+        codes = np.concatenate(
+            [
+                predicted_codes(_scores_of(self.data, block, model))
+                for block in np.array_split(self.held, n_blocks)
+            ]
+        )
+        right = codes == self.y_held
+        hits = np.bincount(codes[right], self.weights_held[right], n_classes)
+        return hits, np.bincount(codes, self.weights_held, n_classes)
+
+    def scores(self, k: int, rows: slice) -> np.ndarray:
+        """Scores of some of the held-out rows by a candidate that has been evaluated since it learned."""
+        if self.data.n_classes == 2:
+            return self.known[k][rows]
+        return _scores_of(self.data, self.held[rows], self.states[k].model())
 
     def keep(self, kept: set[int]) -> None:
         """Keep these candidates and drop the others."""
         self.states = {k: state for k, state in self.states.items() if k in kept}
 
 
-def fold_sizes(data: Data, prevalence_only: bool) -> tuple[int, int]:
-    """How many rows `tune` uses, and how many folds it makes of them, as many as the evaluation needs."""
+class FoldSizes(NamedTuple):
+    """How many rows candidates learn, how many are held out, and how often rows are divided like that."""
+
+    train: int
+    held: int
+    folds: int
+
+
+def fold_sizes(data: Data, prevalence_only: bool) -> FoldSizes:
+    """How many rows `tune` uses, in as many folds as the evaluation needs."""
     least = _HELD_PREVALENCE_ONLY if prevalence_only else _HELD_LEAST
     wanted = int(min(max(_HELD_RARE / data.rarest(), least), _HELD_MOST))
-    if data.n_classes > 2 and len(data.labels) > _MOST_CLASS_ROWS:
-        return _MOST_CLASS_ROWS, 1
-    n_used = min(len(data.labels), _MOST_ROWS + wanted)
-    n_folds = min(max(round(wanted * _FIFTHS / n_used), 1), _FIFTHS)
-    return n_used, min(n_folds, 2) if n_used > _SMALL else n_folds
+    n_rows = len(data.labels)
+    if data.n_classes > 2 and n_rows > _MOST_CLASS_ROWS:
+        least = _MOST_CLASS_ROWS // _FIFTHS
+        train = _MOST_CLASS_ROWS - least
+        wanted = int(min(max(_HELD_RARE_CLASS / data.rarest(), least), _HELD_CLASSES))
+        return FoldSizes(train, min(wanted, n_rows - train), 1)
+    if n_rows > _SMALL and data.n_classes == 2:
+        held = min(max(wanted, min(n_rows // _FIFTHS, _HELD_ENOUGH)), n_rows // 2)
+        return FoldSizes(min(n_rows - held, _MOST_ROWS), held, 1)
+    n_folds = min(max(round(wanted * _FIFTHS / n_rows), 1), _FIFTHS)
+    held = n_rows // _FIFTHS
+    return FoldSizes(n_rows - held, held, min(n_folds, 2) if n_rows > _SMALL else n_folds)
 
 
 def in_fifths(
@@ -257,11 +324,17 @@ def in_fifths(
 
 
 def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
-    """Make folds that each hold out a fifth of the rows."""
-    n_used, n_folds = fold_sizes(data, prevalence_only)
-    used, fifth = in_fifths(data.labels, n_used, rng)
-    rows = as_rows(data.X)
-    return [_Fold(data, rows, used, fifth == k) for k in range(n_folds)]
+    """Make folds of random rows, whose parts have the same shares of the classes."""
+    train, held, n_folds = fold_sizes(data, prevalence_only)
+    if len(data.labels) <= (_SMALL if data.n_classes == 2 else _MOST_CLASS_ROWS):
+        used, fifth = in_fifths(data.labels, train + held, rng)
+        return [_Fold(data, used[fifth != k], used[fifth == k]) for k in range(n_folds)]
+    used = rng.permutation(len(data.labels))[: train + held]
+    is_held = np.zeros(len(used), dtype=bool)
+    for label in range(data.n_classes):
+        places = np.flatnonzero(data.labels[used] == label)
+        is_held[places[: round(len(places) * held / len(used))]] = True
+    return [_Fold(data, used[~is_held], used[is_held])]
 
 
 class HeldOut(NamedTuple):
@@ -272,10 +345,10 @@ class HeldOut(NamedTuple):
     members: list[Model]
 
 
-def n_held_out_folds(data: Data) -> int:
-    """How many of five folds are needed for about 10,000 held-out scores of the rarest class."""
+def n_held_out_folds(data: Data, wanted: int = _SCORED_RARE) -> int:
+    """How many of five folds are needed for about so many held-out scores of the rarest class."""
     n_rows = len(data.labels)
-    return min(math.ceil(_SCORED_RARE * _FIFTHS / (data.rarest() * n_rows)), _FIFTHS, n_rows)
+    return min(math.ceil(wanted * _FIFTHS / (data.rarest() * n_rows)), _FIFTHS, n_rows)
 
 
 def out_of_fold(
@@ -300,10 +373,25 @@ def out_of_fold(
         For the choice of the folds.
     """
     used, fifth = in_fifths(data.labels, len(data.labels), rng)
+    models = fitted(_parts(used, fifth), n_held_out_folds(data))
+    return _gathered(data, used, fifth, models, rng)
+
+
+def _parts(used: np.ndarray, fifth: np.ndarray) -> np.ndarray:
+    """The fifth that each row is in, in the order of the rows."""
     parts = np.empty(len(used), dtype=np.int8)
     parts[used] = fifth
-    models = fitted(parts, n_held_out_folds(data))
-    rows = as_rows(data.X)
+    return parts
+
+
+def _gathered(
+    data: Data,
+    used: np.ndarray,
+    fifth: np.ndarray,
+    models: Sequence[Model | None],
+    rng: np.random.Generator,
+) -> HeldOut | None:
+    """Scores of the rows of each fifth by the model that has not learned it, and these models."""
 
     def scored(folds: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray, Model]]:
         found = []
@@ -311,7 +399,7 @@ def out_of_fold(
             model, held = models[k], used[fifth == k]
             if model is None:
                 continue
-            scores = _scores_of(rows, held, model, data)
+            scores = _scores_of(data, held, model)
             if np.isfinite(scores).all():
                 found.append((held, scores, model))
         return found
@@ -332,15 +420,69 @@ def out_of_fold(
     return HeldOut(points, committee, list(kept))
 
 
-def _scores_of(rows: Rows, places: np.ndarray, model: Model, data: Data) -> np.ndarray:
-    """Scores of some rows, of which no more than a few are copied at once."""
+def _scores_of(data: Data, places: np.ndarray, model: Model) -> np.ndarray:
+    """Scores of some rows by a model."""
     weights, intercept = model
     if data.n_classes == 2:
-        scores = np.empty(len(places))
-        score(rows, places, np.ascontiguousarray(weights)[np.newaxis], float(intercept), scores)
-        return scores
-    blocks = np.array_split(places, len(places) // _BLOCK + 1)
-    return np.concatenate([quiet_scores(data.X[block], weights, intercept) for block in blocks])
+        scores = np.empty((len(places), 1))
+        one = np.ascontiguousarray(weights)[np.newaxis]
+        score_all(data.rows, places, one, np.array([intercept], dtype=float), scores)
+        return scores[:, 0]
+    scores = np.empty((len(places), data.n_classes))
+    one = np.ascontiguousarray(in_memory(laid_out(weights, data.rows), data.rows))[np.newaxis]
+    class_score(data.rows, places, one, np.ascontiguousarray(intercept), scores)
+    return scores
+
+
+class FoldLearners(Generic[S]):
+    """Online learners that each leave out a part of the rows, to score the rows that they have not learned.
+
+    Parameters
+    ----------
+    data : Data
+        Rows, labels and weights.
+    settings : Settings
+        Settings of the learners.
+    state_type : type
+        Type of their states.
+    rng : numpy.random.Generator
+        For the choice of the parts.
+    """
+
+    def __init__(
+        self, data: Data, settings: S, state_type: type[State[Any]], rng: np.random.Generator
+    ):
+        self.data, self.rng = data, rng
+        self.used, self.fifth = in_fifths(data.labels, len(data.labels), rng)
+        many = data.n_classes > 2 and len(data.labels) > _MOST_CLASS_ROWS
+        n_folds = n_held_out_folds(data, _SCORED_RARE_CLASS if many else _SCORED_RARE)
+        shape = data.X.shape[1], data.n_classes
+        self.states: list[State[S]] = [state_type.start(*shape, settings) for _ in range(n_folds)]
+        self.stayed = [True] * n_folds
+        # A learner that comes after these leaves out no row.
+        self.parts = _parts(self.used, self.fifth)
+        self.parts[self.parts >= n_folds] = -1
+
+    def learn(self, order: np.ndarray, others: Sequence[State[S]] = ()) -> list[bool]:
+        """Let the learners, and at most one other, make one pass; return whether the other stayed finite.
+
+        Each row is read once for several learners. The other learns all rows, and exactly what it would learn alone.
+        """
+        data, states = self.data, [*self.states, *others]
+        stayed = states[0].learn_parts(
+            states, data.rows, data.labels, order, self.parts, data.weights
+        )
+        n_folds = len(self.states)
+        self.stayed = [a and b for a, b in zip(self.stayed, stayed[:n_folds], strict=True)]
+        return stayed[n_folds:]
+
+    def held_out(self) -> HeldOut | None:
+        """Scores of the rows that learners have left out, and their models, as `out_of_fold`."""
+        models = [
+            state.model() if fine else None
+            for state, fine in zip(self.states, self.stayed, strict=True)
+        ]
+        return _gathered(self.data, self.used, self.fifth, models, self.rng)
 
 
 def held_out_scores(
@@ -355,20 +497,11 @@ def held_out_scores(
 
     The learners take the rows in the same order, so that each row is read once for several of them.
     """
-    rows, seed = as_rows(data.X), rng.spawn(1)[0]
-
-    def fitted(parts: np.ndarray, n_folds: int) -> list[Model | None]:
-        states: list[State[S]] = [
-            state_type.start(data.X.shape[1], data.n_classes, settings) for _ in range(n_folds)
-        ]
-        alive, n_rows = list(range(n_folds)), len(parts)
-        for _ in range(n_passes):
-            order = seed.permutation(n_rows) if shuffle else np.arange(n_rows)
-            stayed = state_type.learn_parts(states, rows, data.labels, order, parts, data.weights)
-            alive = [k for k in alive if stayed[k]]
-        return [state.model() if k in alive else None for k, state in enumerate(states)]
-
-    return out_of_fold(data, fitted, rng)
+    seed, learners = rng.spawn(1)[0], FoldLearners(data, settings, state_type, rng)
+    n_rows = len(data.labels)
+    for _ in range(n_passes):
+        learners.learn(seed.permutation(n_rows) if shuffle else np.arange(n_rows))
+    return learners.held_out()
 
 
 def tune(
@@ -397,18 +530,23 @@ def tune(
         }
     alive = np.arange(len(every))
     results = np.full((len(every), 2), np.nan)
-    if not posteriors:
+    is_large = len(data.labels) > _SMALL
+    if is_large or not posteriors:
         n_passes = min(n_passes, _MOST_PASSES)
-    for i in range(n_passes):
+    # Of many rows, some of the first pass will do to drop the first candidates.
+    walks = [(0.0, 1.0)] * n_passes
+    if is_large:
+        walks[:1] = [(0.0, _FIRST_PART), (_FIRST_PART, 1.0)]
+    for i, walk in enumerate(walks):
         for fold in folds:
-            failed = fold.learn(rng)
+            failed = fold.learn(rng, *walk)
             alive = np.array([k for k in alive if k not in failed], dtype=int)
             for other in folds:
                 other.keep(set(alive))
             if not len(alive):
                 eta0 = AUTO if math.isnan(settings.eta0) else settings.eta0
                 refuse_divergence(data.X, "with every candidate", eta0)
-        last, done = i == n_passes - 1, i + 1
+        last, done = i == len(walks) - 1, i + 1
         if not last and (done & (done - 1) or len(alive) <= _FINALISTS):  # no power of two
             continue
         parts = zip(*(fold.evaluate() for fold in folds), strict=True)
@@ -427,11 +565,17 @@ def tune(
     if posteriors:
         tied = alive[found.tied(measure)].tolist()
         if len(tied) > 1:
-            losses = [Calibration.of(*_thinned(_held(folds, k))).loss() for k in tied]
+            points = sum(len(fold.held) for fold in folds)
+            losses = in_threads(partial(_losses, folds), tied, points)
             best = tied[int(np.argmin(losses))]
         else:
             (best,) = tied
     return Tuned(every[best], table_of(every, results))
+
+
+def _losses(folds: Sequence[_Fold[Any]], several: Sequence[int]) -> list[float]:
+    """Losses of the posteriors of several candidates."""
+    return [Calibration.of(*_thinned(_held(folds, k))).loss() for k in several]
 
 
 def _thinned(points: Points) -> Points:
@@ -452,7 +596,7 @@ def _held(folds: Sequence[_Fold[Any]], k: int) -> Points:
     scores = np.concatenate([fold.scores(k, kept) for fold in folds])
     labels = np.concatenate([fold.y_held[kept] for fold in folds])
     weights = np.concatenate([fold.weights_held[kept] for fold in folds])
-    return Points(scores, labels, weights if len(weights) else np.ones(len(scores)))
+    return Points(scores, labels, weights)
 
 
 class StreamTuner(Generic[S]):
