@@ -409,6 +409,8 @@ WRONG = {
     "binary.csv": (b"a,b\n\0\1", "no text"),
     "mixed.csv": (b"age,town\n1,caf\xc3\xa9\n2,caf\xe9\n", "line 2 looks like UTF-8"),
     "unknown.csv": (b"age,town\n1,caf\x81\n", "line 2 is not utf-8-sig nor cp1252"),
+    "twice.csv": (b"age,town,age\n1,a,2\n", "two columns 'age'"),
+    "gaps.csv": (b"age,visits,pressure,smoker,town,admitted\n,,,NA,,\n", "needs have no values"),
     "ragged.csv": (b"age,town\n1,a\n2,b,c\n", "line 3 has 3 fields"),
     "separator.csv": (b"age/visits\n1/2\n", "only one: is the separator right"),
     "columns.csv": (b"Age,visit,x\n1,2,3\n", "'age' (did you mean 'Age'?), 'visits' (did you"),
@@ -459,7 +461,7 @@ WEEKS = ["--window", "1w", "--time", "when"]
         (["fit", "labelled.csv", "--target", "patient", "--out", "m.qn"], "has 1 rows, and 5"),
         (["fit", "labelled.csv", "--target", "outcome", "--out", "no/where.qn"], "--out no/where"),
         (["fit", "nowhere.csv", "--target", "x", "--out", "m.qn"], "there is no such file"),
-        (["estimate", "nowhere.qn", "month1.csv"], "nowhere.qn"),
+        (["estimate", "nowhere.qn", "month1.csv"], "nowhere.qn: No such file"),
         (["estimate", "labelled.csv", "month1.csv"], "broken, truncated or not a file of"),
         (["estimate", "learner.qn", "month1.csv"], "holds a CANClassifier, which reads no files"),
         (["estimate", "model.qn", "month1.csv", "--separator", ";;"], "one character or 'tab'"),
@@ -498,7 +500,10 @@ WEEKS = ["--window", "1w", "--time", "when"]
             ["track", "model.qn", "log0.csv", "--checkpoint", "model.qn"],
             "go on from it with --resu",
         ),
-        (["track", "model.qn", "log0.csv", "--option", "forget=2"], "cannot take"),
+        (
+            ["track", "model.qn", "log0.csv", "--option", "forget=2"],
+            "'em' cannot take 'forget'; its options are chunks, prior, no_drift",
+        ),
     ],
 )
 def test_what_cannot_be_done(model, folder, arguments, message, monkeypatch, capsys):

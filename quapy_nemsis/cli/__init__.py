@@ -257,5 +257,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # as in `… | head`; nothing more can be printed, not even at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        named = isinstance(error, OSError) and error.filename is not None
+        print(
+            f"error: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr
+        )
     return ERROR
