@@ -256,9 +256,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
     except BrokenPipeError:  # as in `… | head`; nothing more can be printed, not even at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        named = isinstance(error, OSError) and error.filename is not None
-        print(
-            f"error: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr
-        )
+    except OSError as error:
+        told = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        print(f"error: {told}", file=sys.stderr)
+    except (ValueError, TypeError, ImportError, MemoryError) as error:
+        print(f"error: {error}", file=sys.stderr)
     return ERROR
