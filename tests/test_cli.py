@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from quapy_nemsis import CANClassifier, TableQuantifier, __version__, load, save
 from quapy_nemsis.cli import COMMANDS, METHODS, main
@@ -135,6 +136,59 @@ def test_six_months_while_the_nightly_script_runs(model, folder, tmp_path, capsy
     assert len(ElementTree.fromstring(drawn).findall(".//circle")) == 6
     assert "http" not in page
     assert not list(folder.glob(".*"))
+
+
+#: Columns of adult, and how many columns each has in LIBSVM's encoding.
+CENSUS = {
+    "age": 5,
+    "work": 8,
+    "weight": 5,
+    "school": 16,
+    "years": 5,
+    "marital": 7,
+    "job": 14,
+    "role": 6,
+}
+CENSUS |= {"race": 5, "sex": 2, "gain": 2, "loss": 2, "hours": 5, "country": 41}
+
+
+def test_six_months_of_the_census(data_dir, tmp_path, monkeypatch, capsys):
+    """Three months as in training, one with more and one with fewer that earn well, and one of women only."""
+    with np.load(data_dir / "adult.npz") as z:
+        X = scipy.sparse.csr_matrix((z["data"], z["indices"], z["indptr"]), shape=tuple(z["shape"]))
+        y = z["y"] > 0
+    parts = np.split(X.toarray(), np.cumsum(list(CENSUS.values()))[:-1], axis=1)
+    codes = {name: part.argmax(axis=1) for name, part in zip(CENSUS, parts, strict=True)}
+    frame = pd.DataFrame({name: [f"{name}{k}" for k in code] for name, code in codes.items()})
+    frame["earns"] = np.where(y, "well", "less")
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(y))
+    train, rest = order[:3000], order[3000:]
+    monkeypatch.chdir(tmp_path)
+    frame.iloc[train].to_csv("labelled.csv", index=False)
+    truths = []
+    for month, share in enumerate([None, 0.4, None, 0.1, None, "women"]):
+        if share == "women":
+            chosen = rng.choice(rest[codes["sex"][rest] == 0], 800, replace=False)
+        elif share is None:
+            chosen = rng.choice(rest, 800, replace=False)
+        else:
+            sizes = {True: int(800 * share), False: 800 - int(800 * share)}
+            kinds = [rng.choice(rest[y[rest] == k], n, replace=False) for k, n in sizes.items()]
+            chosen = rng.permutation(np.concatenate(kinds))
+        truths.append(y[chosen].mean())
+        frame.iloc[chosen].drop(columns="earns").to_csv(f"month{month}.csv", index=False)
+    given = ["--target", "earns", "--positive", "well", "--out", "model.qn"]
+    assert run("fit", "labelled.csv", *given) == 0
+    capsys.readouterr()
+    assert run("estimate", "model.qn", *sorted(glob.glob("month*.csv")), "--json") == 2
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["changed"] for one in found] == [False, True, False, True, False, True]
+    assert [one["assumption_fails"] for one in found] == [False] * 5 + [True]
+    ends = [(one["classes"][1]["low"], one["classes"][1]["high"]) for one in found]
+    inside = [low <= true <= high for (low, high), true in zip(ends, truths, strict=True)]
+    assert sum(inside[:5]) >= 4
+    assert not inside[5]  # as the flag says
 
 
 def test_check_tells_whether_it_was_right(model, folder, capsys):
