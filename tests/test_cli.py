@@ -583,13 +583,15 @@ def test_arguments_are_refused_before_anything_is_done(capsys):
 
 def test_nothing_slow_is_imported_to_say_what_it_does():
     code = (
-        "import sys; from quapy_nemsis.cli import main; main(['--help']); "
+        "import sys; from quapy_nemsis.cli import main; "
+        "main(['show', 'nowhere.qn']); main(['estimate', '.', 'x.csv']); main(['--help']); "
         "slow = {'numpy', 'numba', 'scipy', 'sklearn', 'pandas', 'quapy'} & set(sys.modules); "
         "sys.exit(str(slow) if slow else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: quapy-nemsis")
+    assert "nowhere.qn: No such file" in done.stderr
 
 
 WRITER = """

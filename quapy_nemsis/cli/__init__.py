@@ -250,6 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(options, "separator"):
             separator = "\t" if options.separator == "tab" else options.separator
             options.reading = Reading(separator, options.decimal, options.encoding, options.sheet)
+        if hasattr(options, "model"):
+            open(options.model, "rb").close()  # what is missing is told at once
         module, _, function = COMMANDS[options.command].run.partition(":")
         return int(getattr(import_module(module), function)(options))
     except KeyboardInterrupt:
