@@ -239,6 +239,9 @@ def test_estimates_in_every_form(model, folder, capsys, tmp_path):
     assert run("estimate", model[0], new, "--json", "--interval", "0.5", "--alpha", "1e-300") == 0
     narrow = json.loads(capsys.readouterr().out)
     assert narrow["classes"][1]["high"] < record["classes"][1]["high"]
+    assert (record["alpha"], narrow["alpha"]) == (0.05, 1e-300)
+    run("estimate", model[0], new, "--json", "--interval", "0.5")
+    assert json.loads(capsys.readouterr().out)["alpha"] == 0.05
     assert not narrow["changed"]
 
 

@@ -86,8 +86,9 @@ def _estimate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alpha",
         type=_interval,
+        default=0.05,
         metavar="SHARE",
-        help="probability of any false alarm in a file without change, for both tests (default: 1 - interval)",
+        help="probability of any false alarm in a file without change, for both tests (default: 0.05)",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print a line of JSON for each file")

@@ -45,7 +45,7 @@ def estimate(options: argparse.Namespace) -> int:
     """Estimate the prevalences in files. A file that cannot be read does not keep others from being estimated."""
     _check_writable(options, "html", "prometheus")
     model = _model(options.model)
-    tests = DriftTests(model, 1.0 - options.interval if options.alpha is None else options.alpha)
+    tests = DriftTests(model, options.alpha)
     found: list[tuple[Estimate, Changes]] = []
     failed = 0
     for name in options.files:
