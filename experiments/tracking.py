@@ -17,6 +17,7 @@ with the same command.
 from __future__ import annotations
 
 import argparse
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ def shifts(kind: str, n_classes: int, chunks: int, rng: np.random.Generator) -> 
     return np.outer(1.0 - share, first) + np.outer(share, second)
 
 
+@lru_cache(maxsize=1)
 def fitted(
     name: str,
     folder: Path,
@@ -89,7 +91,8 @@ def fitted(
     """Return a quantifier trained on some rows of a set, and the other rows, as they are and prepared, with labels.
 
     With ``only``, it is trained on rows in which this column is not 0. The other rows are all, or ``most`` of them.
-    With ``untuned``, its learner has a given step size, and no random features are tried.
+    With ``untuned``, its learner has a given step size, and no random features are tried. The latest answer is kept:
+    the streams of all shifts have the same quantifier.
     """
     inner = folder if (folder / f"{name}.npz").is_file() else folder / "multiclass"
     loaded = load(locate(name, inner))
@@ -239,7 +242,13 @@ def print_trackers(options: argparse.Namespace) -> None:
     def keys(name: str, kind: str) -> list[tuple]:
         return [(name, seed, options.rows, kind, options.chunks) for seed in range(options.seeds)]
 
-    every = [key for name in options.sets for kind in SHIFTS for key in keys(name, kind)]
+    # Streams with the same quantifier follow each other.
+    every = [
+        (name, seed, options.rows, kind, options.chunks)
+        for name in options.sets
+        for seed in range(options.seeds)
+        for kind in SHIFTS
+    ]
     cells.run(trackers, every, options.data_dir, options.jobs)
     for what, title, scale in (
         ("error", "mean absolute error of the prevalence, in %", 100),

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from quapy_nemsis import CANClassifier, TableQuantifier, __version__, load, save
 from quapy_nemsis.cli import COMMANDS, METHODS, main
@@ -137,6 +138,59 @@ def test_six_months_while_the_nightly_script_runs(model, folder, tmp_path, capsy
     assert not list(folder.glob(".*"))
 
 
+#: Columns of adult, and how many columns each has in LIBSVM's encoding.
+CENSUS = {
+    "age": 5,
+    "work": 8,
+    "weight": 5,
+    "school": 16,
+    "years": 5,
+    "marital": 7,
+    "job": 14,
+    "role": 6,
+}
+CENSUS |= {"race": 5, "sex": 2, "gain": 2, "loss": 2, "hours": 5, "country": 41}
+
+
+def test_six_months_of_the_census(data_dir, tmp_path, monkeypatch, capsys):
+    """Three months as in training, one with more and one with fewer that earn well, and one of women only."""
+    with np.load(data_dir / "adult.npz") as z:
+        X = scipy.sparse.csr_matrix((z["data"], z["indices"], z["indptr"]), shape=tuple(z["shape"]))
+        y = z["y"] > 0
+    parts = np.split(X.toarray(), np.cumsum(list(CENSUS.values()))[:-1], axis=1)
+    codes = {name: part.argmax(axis=1) for name, part in zip(CENSUS, parts, strict=True)}
+    frame = pd.DataFrame({name: [f"{name}{k}" for k in code] for name, code in codes.items()})
+    frame["earns"] = np.where(y, "well", "less")
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(y))
+    train, rest = order[:3000], order[3000:]
+    monkeypatch.chdir(tmp_path)
+    frame.iloc[train].to_csv("labelled.csv", index=False)
+    truths = []
+    for month, share in enumerate([None, 0.4, None, 0.1, None, "women"]):
+        if share == "women":
+            chosen = rng.choice(rest[codes["sex"][rest] == 0], 800, replace=False)
+        elif share is None:
+            chosen = rng.choice(rest, 800, replace=False)
+        else:
+            sizes = {True: int(800 * share), False: 800 - int(800 * share)}
+            kinds = [rng.choice(rest[y[rest] == k], n, replace=False) for k, n in sizes.items()]
+            chosen = rng.permutation(np.concatenate(kinds))
+        truths.append(y[chosen].mean())
+        frame.iloc[chosen].drop(columns="earns").to_csv(f"month{month}.csv", index=False)
+    given = ["--target", "earns", "--positive", "well", "--out", "model.qn"]
+    assert run("fit", "labelled.csv", *given) == 0
+    capsys.readouterr()
+    assert run("estimate", "model.qn", *sorted(glob.glob("month*.csv")), "--json") == 2
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["changed"] for one in found] == [False, True, False, True, False, True]
+    assert [one["assumption_fails"] for one in found] == [False] * 5 + [True]
+    ends = [(one["classes"][1]["low"], one["classes"][1]["high"]) for one in found]
+    inside = [low <= true <= high for (low, high), true in zip(ends, truths, strict=True)]
+    assert sum(inside[:5]) >= 4
+    assert not inside[5]  # as the flag says
+
+
 def test_check_tells_whether_it_was_right(model, folder, capsys):
     files = [folder / f"true{month}.csv" for month in MONTHS]
     code = run("check", model[0], *files, "--json")
@@ -185,6 +239,9 @@ def test_estimates_in_every_form(model, folder, capsys, tmp_path):
     assert run("estimate", model[0], new, "--json", "--interval", "0.5", "--alpha", "1e-300") == 0
     narrow = json.loads(capsys.readouterr().out)
     assert narrow["classes"][1]["high"] < record["classes"][1]["high"]
+    assert (record["alpha"], narrow["alpha"]) == (0.05, 1e-300)
+    run("estimate", model[0], new, "--json", "--interval", "0.5")
+    assert json.loads(capsys.readouterr().out)["alpha"] == 0.05
     assert not narrow["changed"]
 
 
@@ -409,6 +466,8 @@ WRONG = {
     "binary.csv": (b"a,b\n\0\1", "no text"),
     "mixed.csv": (b"age,town\n1,caf\xc3\xa9\n2,caf\xe9\n", "line 2 looks like UTF-8"),
     "unknown.csv": (b"age,town\n1,caf\x81\n", "line 2 is not utf-8-sig nor cp1252"),
+    "twice.csv": (b"age,town,age\n1,a,2\n", "two columns 'age'"),
+    "gaps.csv": (b"age,visits,pressure,smoker,town,admitted\n,,,NA,,\n", "needs have no values"),
     "ragged.csv": (b"age,town\n1,a\n2,b,c\n", "line 3 has 3 fields"),
     "separator.csv": (b"age/visits\n1/2\n", "only one: is the separator right"),
     "columns.csv": (b"Age,visit,x\n1,2,3\n", "'age' (did you mean 'Age'?), 'visits' (did you"),
@@ -459,7 +518,7 @@ WEEKS = ["--window", "1w", "--time", "when"]
         (["fit", "labelled.csv", "--target", "patient", "--out", "m.qn"], "has 1 rows, and 5"),
         (["fit", "labelled.csv", "--target", "outcome", "--out", "no/where.qn"], "--out no/where"),
         (["fit", "nowhere.csv", "--target", "x", "--out", "m.qn"], "there is no such file"),
-        (["estimate", "nowhere.qn", "month1.csv"], "nowhere.qn"),
+        (["estimate", "nowhere.qn", "month1.csv"], "nowhere.qn: No such file"),
         (["estimate", "labelled.csv", "month1.csv"], "broken, truncated or not a file of"),
         (["estimate", "learner.qn", "month1.csv"], "holds a CANClassifier, which reads no files"),
         (["estimate", "model.qn", "month1.csv", "--separator", ";;"], "one character or 'tab'"),
@@ -498,7 +557,10 @@ WEEKS = ["--window", "1w", "--time", "when"]
             ["track", "model.qn", "log0.csv", "--checkpoint", "model.qn"],
             "continue from it with --resume",
         ),
-        (["track", "model.qn", "log0.csv", "--option", "forget=2"], "cannot take"),
+        (
+            ["track", "model.qn", "log0.csv", "--option", "forget=2"],
+            "'em' cannot take 'forget'; its options are chunks, prior, no_drift",
+        ),
     ],
 )
 def test_what_cannot_be_done(model, folder, arguments, message, monkeypatch, capsys):
@@ -524,13 +586,15 @@ def test_arguments_are_refused_before_anything_is_done(capsys):
 
 def test_nothing_slow_is_imported_to_say_what_it_does():
     code = (
-        "import sys; from quapy_nemsis.cli import main; main(['--help']); "
+        "import sys; from quapy_nemsis.cli import main; "
+        "main(['show', 'nowhere.qn']); main(['estimate', '.', 'x.csv']); main(['--help']); "
         "slow = {'numpy', 'numba', 'scipy', 'sklearn', 'pandas', 'quapy'} & set(sys.modules); "
         "sys.exit(str(slow) if slow else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: quapy-nemsis")
+    assert "nowhere.qn: No such file" in done.stderr
 
 
 WRITER = """

@@ -299,6 +299,7 @@ def test_empty_file(write, suffix):
         ("a.csv.gz", gzip.compress(b"", mtime=0), ["empty"]),
         ("a.csv", "\n\n", ["empty"]),
         ("a.csv", "x,label\n", ["no rows"]),
+        ("a.csv", "x,label,x\n1,a,2\n2,b,3\n", ["two columns 'x'", "rename"]),
         ("a.libsvm", "# only a comment\n", ["no rows"]),
         ("a.csv", "label\na\nb\n", ["no features"]),
         ("a.libsvm", "1\n0\n", ["no features"]),

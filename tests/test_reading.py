@@ -1,6 +1,7 @@
 """Dialects, formats, columns and folders: each is read as its clean twin in CSV."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from experiments import catalogue, compare, data
 from experiments.__main__ import main
 from experiments.catalogue import DataSet, Reading
 from quapy_nemsis.tables.columns import roles, typed
+from quapy_nemsis.tables.formats import Fault
 from quapy_nemsis.tables.preparing import preparer
 from quapy_nemsis.tables.reading import load_file
 
@@ -219,6 +221,14 @@ def test_sheets(tmp_path, twin):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ValueError, match="broken or cut short"):
         load_file(path, "label", None)
+
+
+def test_columns_of_the_same_name_in_a_sheet(tmp_path):
+    path = tmp_path / "twice.xlsx"
+    for names, twice in ((["a", "a.1", "label"], False), (["a", "a", "label"], True)):
+        pd.DataFrame([[1, 2, "x"], [3, 4, "y"]] * 5).to_excel(path, index=False, header=names)
+        with pytest.raises(Fault, match="two columns 'a'") if twice else nullcontext():
+            assert list(load_file(path, "label", None).features.columns) == ["a", "a.1"]
 
 
 @pytest.mark.parametrize("name", ["imdb", "letter", "leq.tsv", "day;count"])

@@ -241,6 +241,7 @@ ODD = {
     "recoded": (lambda f: f.assign(town="X"), "'town' has none of the categories of training"),
     "infinite": (lambda f: f.assign(age=np.inf), "infinite values in the columns 'age'"),
     "empty": (lambda f: f[:0], "no rows of data"),
+    "gaps": (lambda f: pd.DataFrame(np.nan, f.index, f.columns), "the model needs have no values"),
     "two": (lambda f: f.set_axis([*f.columns[:-1], "age"], axis=1), "two columns 'age'"),
     "text file": (lambda f: f[["age"]], "only one: is the separator right"),
 }

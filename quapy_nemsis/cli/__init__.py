@@ -99,8 +99,9 @@ def _estimate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alpha",
         type=_interval,
+        default=0.05,
         metavar="SHARE",
-        help="probability that either test flags a file in which nothing has changed (default: 1 - interval)",
+        help="probability that either test flags a file in which nothing has changed (default: 0.05)",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print a line of JSON for each file")
@@ -288,12 +289,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(options, "separator"):
             separator = "\t" if options.separator == "tab" else options.separator
             options.reading = Reading(separator, options.decimal, options.encoding, options.sheet)
+        if hasattr(options, "model"):
+            open(options.model, "rb").close()  # what is missing is told at once
         module, _, function = COMMANDS[options.command].run.partition(":")
         return int(getattr(import_module(module), function)(options))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
     except BrokenPipeError:  # as in `… | head`; nothing more can be printed, not even at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+    except OSError as error:
+        told = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        print(f"error: {told}", file=sys.stderr)
+    except (ValueError, TypeError, ImportError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
     return ERROR

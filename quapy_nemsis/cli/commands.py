@@ -15,6 +15,7 @@ import numpy as np
 from quapy_nemsis._files import replacing
 from quapy_nemsis.cli import CHANGED, ERROR, FINE, rendering, windows
 from quapy_nemsis.cli.changes import Changes, DriftTests, too_few_labelled
+from quapy_nemsis.drift import LEAST_ROWS
 from quapy_nemsis.persistence import load, save
 from quapy_nemsis.tables.formats import known_suffix
 from quapy_nemsis.tables.quantifying import Estimate, TableQuantifier
@@ -44,7 +45,7 @@ def estimate(options: argparse.Namespace) -> int:
     """Estimate the prevalences in files. If one file cannot be read, the others are still estimated."""
     _check_writable(options, "html", "prometheus")
     model = _model(options.model)
-    tests = DriftTests(model, 1.0 - options.interval if options.alpha is None else options.alpha)
+    tests = DriftTests(model, options.alpha)
     found: list[tuple[Estimate, Changes]] = []
     failed = 0
     for name in options.files:
@@ -116,6 +117,8 @@ def track(options: argparse.Namespace) -> int:
         new[window.end] = bool(window.alarms)
         tell(window)
 
+    if isinstance(options.window, int) and options.window < LEAST_ROWS:
+        print(f"windows of fewer than {LEAST_ROWS} rows are not tested", file=sys.stderr)
     if options.csv:
         print(",".join(windows.COLUMNS))
     try:

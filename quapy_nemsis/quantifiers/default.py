@@ -354,7 +354,8 @@ class Quantifier(WithConfidenceABC, AggregativeSoftQuantifier):
         if not len(posteriors):
             raise ValueError("there are no rows to estimate prevalences from")
         known = self.training
-        rows = prevalence.likelihoods(np.log(posteriors) - np.log(known.shares))
+        with np.errstate(divide="ignore"):  # posteriors of rows far away may be 0
+            rows = prevalence.likelihoods(np.log(posteriors) - np.log(known.shares))
         return prevalence.estimate(rows, known, float(self.prior), float(self.no_drift))
 
     def predict_conf(

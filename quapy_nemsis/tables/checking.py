@@ -186,6 +186,8 @@ class Checks:
     def notes(self) -> list[str]:
         """Return what was odd, and what was done about it."""
         notes = []
+        if self.used and self.names and not self.known.total():
+            raise Fault("the columns that the model needs have no values; give a file with some")
         if self.new:
             notes.append(f"columns that training did not have are not used: {listed(self.new, 5)}")
         if self.has_target:

@@ -126,8 +126,8 @@ def text_chunks(
             every = cut or bool(frame.iloc[:, -1].isna().any())
             if not number or (every and not checked):
                 # What pandas cuts or fills up is found by reading the lines once more.
-                with opened(path) as file:
-                    check_widths(io.TextIOWrapper(file, encoding, newline=""), separator, every)
+                with io.TextIOWrapper(opened(path), encoding, newline="") as file:
+                    check_widths(file, separator, every)
                 checked = checked or every
             yield frame
 

@@ -58,7 +58,7 @@ RECOGNISED = Reading()
 def known_suffix(path: Path) -> str:
     """Return the suffix of a data file, in lower case; refuse a file that is missing or of no known format."""
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name a file, or give it with --data-dir")
+        raise IsADirectoryError(f"{path} is a folder: name a file in it")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file; check the path")
     for suffix in FORMATS:

@@ -20,6 +20,7 @@ from sklearn.utils.sparsefuncs import inplace_column_scale
 
 from quapy_nemsis.learners.state import Arrays, Saved, check_parameters, prefixed
 from quapy_nemsis.tables.columns import MOST_CATEGORIES, TEXT_WIDTH, UNUSED, USED, listed, roles
+from quapy_nemsis.tables.formats import Fault
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -68,7 +69,7 @@ def preparer(
     if isinstance(features, pd.DataFrame):
         taken_as = roles(features) if taken_as is None else taken_as
         if not set(USED) & set(taken_as.values()):
-            raise ValueError(f"no column can be used, of {listed(list(features.columns))}")
+            raise Fault(f"no column can be used, of {listed(list(features.columns))}")
         return TablePreparation(taken_as)
     if scipy.sparse.issparse(features) and features.shape[0] * features.shape[1] > DENSE_LIMIT:
         return SparseScaling()

@@ -175,7 +175,8 @@ class TableQuantifier(BaseEstimator):
             )
         rows, rest = np.flatnonzero(data.y >= 0), np.flatnonzero(data.y < 0)
         take = data.features.iloc if data.roles else data.features
-        preparation = preparer(take[rows], are_term_counts(data.features), data.roles or None)
+        with _named(name):
+            preparation = preparer(take[rows], are_term_counts(data.features), data.roles or None)
         quantifier = Quantifier() if self.quantifier is None else clone(self.quantifier)
         if quantifier.random_state is None:
             quantifier.random_state = self.random_state

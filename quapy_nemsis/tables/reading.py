@@ -371,14 +371,17 @@ def in_plain_words(error: Exception) -> str:
 
 
 def check_widths(file: io.TextIOWrapper, separator: str, every: bool) -> None:
-    """Compare the lengths of rows with the header: of the first row, or of every row.
+    """Compare the lengths of rows with the header: of the first row, or of every row. Refuse two columns of a name.
 
     pandas refuses rows that are longer than those before; but after a long first row it cuts rows,
-    with a warning, and it fills up short rows, so that these end in a missing value.
+    with a warning, and it fills up short rows, so that these end in a missing value. The second column of a name gets
+    another one.
     """
     csv.field_size_limit(2**31 - 1)  # texts may be long
     rows = csv.reader(file, delimiter=separator)
-    width = len(next(filter(None, rows)))
+    names = next(filter(None, rows))
+    check_names([name for name in names if name])
+    width = len(names)
     for row in filter(None, rows):
         ends_open = len(row) == width + 1 and not row[-1]
         if len(row) != width and not ends_open and "".join(row).strip():
@@ -420,7 +423,12 @@ def read_sheet(path: Path, reading: Reading) -> pd.DataFrame:
         raise Fault(f"several sheets hold data; say which with --sheet: {listed(list(full))}")
     if not full:
         raise Fault("the file has no rows of data; give one with some")
-    frame = sheets[reading.sheet] if reading.sheet is not None else next(iter(full.values()))
+    sheet = next(iter(full)) if reading.sheet is None else reading.sheet
+    frame = sheets[sheet]
+    if any(str(name).rpartition(".")[0] in set(map(str, frame.columns)) for name in frame.columns):
+        # pandas may have given the second column of a name another one.
+        header = pd.read_excel(path, sheet_name=sheet, header=None, nrows=1, engine="openpyxl")
+        check_names([str(name) for name in header.iloc[0].dropna()])
     # Empty rows are skipped, as in text files.
     return frame.dropna(how="all").reset_index(drop=True).rename(columns=str)
 

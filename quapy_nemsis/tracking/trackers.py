@@ -19,6 +19,7 @@ References
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -659,12 +660,12 @@ TRACKERS: dict[str, type[Tracker]] = {
 def get_tracker(method: str, labelled: Labelled, options: dict[str, Any] | None = None) -> Tracker:
     """Tracker by name, with options."""
     check_option("method", method, TRACKERS)
-    try:
-        return TRACKERS[method](labelled, **(options or {}))
-    except TypeError as error:
-        if "unexpected keyword" not in str(error):
-            raise
-        raise TypeError(f"the method {method!r} cannot take {options}: {error}") from error
+    known = [name for name in signature(TRACKERS[method]).parameters if name != "labelled"]
+    unknown = [name for name in options or {} if name not in known]
+    if unknown:
+        wrong = f"the method {method!r} cannot take {', '.join(map(repr, unknown))}"
+        raise TypeError(f"{wrong}; its options are {', '.join(known)}")
+    return TRACKERS[method](labelled, **(options or {}))
 
 
 def project(v: np.ndarray, least: float = 0.0) -> np.ndarray:
