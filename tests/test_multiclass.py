@@ -225,7 +225,7 @@ def test_what_fit_chooses_does_well(measure):
         predicted = chosen.predict(factor * rows[test])
         assert score(predicted) > best - 0.03
         assert BA().score(labels[test], predicted) > 0.7
-    assert len(chosen.tuning_["eta0"]) == 16
+    assert len(chosen.tuning_["eta0"]) == 40
 
 
 # ---------------------------------------------------------------------- symmetry
@@ -410,7 +410,7 @@ def test_verbose(capsys):
     NEMSISClassifier("bakld:0.3", n_passes=2, verbose=1, random_state=0).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert re.match(r"NEMSISClassifier: eta0 \S+, radius \S+ chosen out of 16 pairs", lines[0])
+    assert re.match(r"NEMSISClassifier: eta0 \S+, radius \S+ chosen out of 40 pairs", lines[0])
     expected = (
         r"NEMSISClassifier: pass 2/2, 600 samples, bakld:0.3 -?0\.\d+, recalls 0\.\d+ to 0\.\d+, "
     )
