@@ -32,6 +32,7 @@ LAYERS = [
         "_kernels.nemsis",
         "_kernels.level",
         "_kernels.batch",
+        "_kernels.calibration",
         "_kernels.oracle",
         "_kernels.simplex",
         "_kernels.density",
