@@ -177,11 +177,11 @@ def test_scores_of_a_committee_would_look_like_drift():
     """With few rows and many features, a mean of learners is far less noisy than one of them."""
     alarms = np.zeros(2)
     for seed in range(25):
-        X, y = make_points(n=1600, d=150, share=0.5, noise=1.5, seed=seed)
-        quantifier = Quantifier(learner(seed), features=None).fit(X[:600], y[:600])
+        X, y = make_points(n=1400, d=300, share=0.5, noise=1.5, seed=seed)
+        quantifier = Quantifier(learner(seed), features=None).fit(X[:400], y[:400])
         known = Background.of(quantifier)
         for k, scores in enumerate(
-            (known.scores_of(quantifier, X[600:]), quantifier.scores(X[600:]).values)
+            (known.scores_of(quantifier, X[400:]), quantifier.scores(X[400:]).values)
         ):
             alarms[k] += known.mixture_test(scores).p_value < 0.05
     assert alarms[0] <= binom.ppf(0.9995, 25, 0.05) < alarms[1], alarms

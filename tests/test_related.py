@@ -546,15 +546,8 @@ def test_bad_labels_of_plug_in():
         PlugInClassifier(inner, cv="prefit").fit(X, np.where(y, 2, 0))
 
 
-CANNOT_PASS_SPADE = CANNOT_PASS | {
-    "check_class_weight_classifiers": (
-        "weights count as rows, so the geometric mean of the recalls does not change with them"
-    ),
-}
-
-
 def expected_failures(estimator):
-    return CANNOT_PASS_SPADE if isinstance(estimator, SPADEClassifier) else {}
+    return CANNOT_PASS if isinstance(estimator, SPADEClassifier) else {}
 
 
 @parametrize_with_checks(
