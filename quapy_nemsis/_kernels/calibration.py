@@ -184,6 +184,8 @@ def _fit_curve(distances, positive, weights, starts, widths, penalty, at, curvat
             promised += gradient[j] * step[j]
             largest = max(largest, abs(at[j]))
             change = max(change, abs(step[j]))
+        # The values before and after the last step may differ by rounding errors only.
+        still = change <= _STILL * largest
         length, done = 1.0, False
         for _ in range(_MOST_HALVINGS):
             for j in range(size):
@@ -191,7 +193,7 @@ def _fit_curve(distances, positive, weights, starts, widths, penalty, at, curvat
                 if j > 0:
                     moved[j] = max(moved[j], 0.0)
             moved_value = _curve_moments(*points, moved, moved_gradient, moved_curvature)
-            if _is_lower(moved_value, value, length * promised):
+            if still or _is_lower(moved_value, value, length * promised):
                 done = True
                 break
             length *= 0.5
@@ -201,7 +203,7 @@ def _fit_curve(distances, positive, weights, starts, widths, penalty, at, curvat
         gradient[:] = moved_gradient
         curvature[:] = moved_curvature
         value = moved_value
-        if length == 1.0 and change <= _STILL * largest:
+        if still:
             return value
     return value
 
@@ -283,13 +285,15 @@ def _fit_offsets(scores, labels, weights, rest, precision, free, at, curvature):
             promised += gradient[j] * step[j]
             largest = max(largest, abs(at[j]))
             change = max(change, abs(step[j]))
+        # The values before and after the last step may differ by rounding errors only.
+        still = change <= _STILL * largest
         length, done = 1.0, False
         for _ in range(_MOST_HALVINGS):
             for j in range(size):
                 moved[j] = at[j] + length * step[j]
             moved[0] = max(moved[0], 0.0)
             moved_value = _offset_moments(*points, moved, shares, moved_gradient, moved_second)
-            if _is_lower(moved_value, value, length * promised):
+            if still or _is_lower(moved_value, value, length * promised):
                 done = True
                 break
             length *= 0.5
@@ -299,7 +303,7 @@ def _fit_offsets(scores, labels, weights, rest, precision, free, at, curvature):
         gradient[:] = moved_gradient
         second[:] = moved_second
         value = moved_value
-        if length == 1.0 and change <= _STILL * largest:
+        if still:
             break
     if curvature.shape[0] > 0:
         every = np.empty(1 + n_classes)
