@@ -16,7 +16,7 @@ from quapy_nemsis._jit import Routine, codes, flags, integers, jitable, real, re
 
 # A step that changes no parameter by more than this share is the last one: what it leaves is about the square of that.
 _STILL = 1e-7
-_MOST_STEPS, _MOST_HALVINGS = 500, 60
+_MOST_TRIALS, _MOST_HALVINGS = 1000, 60
 # How much lower the function must be, as a share of what its slope promises, and the rounding error of its values.
 _LOWER, _ROUNDING = 1e-4, 1e-13
 # A pivot is at least this share of its diagonal entry.
@@ -109,13 +109,26 @@ def _is_lower(moved_value, value, promised):
 
 
 @jitable
+def _progress(gradient, step, at):
+    """What a step promises (its slope times the step), and whether it is so small that it is the last one."""
+    promised, largest, change = 0.0, 1.0, 0.0
+    for j in range(step.shape[0]):
+        promised += gradient[j] * step[j]
+        largest = max(largest, abs(at[j]))
+        change = max(change, abs(step[j]))
+    return promised, change <= _STILL * largest
+
+
+@jitable
 def _curve_moments(distances, positive, weights, starts, widths, penalty, at, gradient, curvature):
     """Penalised loss of a curve (see `fit_curve`) at parameters ``at``, its gradient and its curvature."""
     size = at.shape[0]
     base, row = at[0], np.zeros(size)
     row[0] = 1.0
-    gradient[:] = 0.0
-    curvature[:] = 0.0
+    for j in range(size):
+        gradient[j] = 0.0
+        for k in range(size):
+            curvature[j, k] = 0.0
     value = 0.0
     for piece in range(size - 1):
         # A point of a piece has the row of features ``row``, plus its distance in the place of the piece.
@@ -173,38 +186,33 @@ def _fit_curve(distances, positive, weights, starts, widths, penalty, at, curvat
     second derivative. Returns the minimum.
     """
     size = at.shape[0]
-    gradient, moved_gradient, step = np.empty(size), np.empty(size), np.empty(size)
-    moved, moved_curvature = np.empty(size), np.empty((size, size))
+    gradient, step, moved = np.empty(size), np.zeros(size), np.empty(size)
+    second = np.empty((size, size))
     points = (distances, positive, weights, starts, widths, penalty)
-    value = _curve_moments(*points, at, gradient, curvature)
-    for _ in range(_MOST_STEPS):
-        _step(curvature, gradient, at, 1, size, step)
-        promised, largest, change = 0.0, 1.0, 0.0
+    value, promised, length, still, halvings = np.inf, 0.0, 1.0, False, 0
+    for _ in range(_MOST_TRIALS):
         for j in range(size):
-            promised += gradient[j] * step[j]
-            largest = max(largest, abs(at[j]))
-            change = max(change, abs(step[j]))
+            moved[j] = at[j] + length * step[j]
+            if j > 0:
+                moved[j] = max(moved[j], 0.0)
+        moved_value = _curve_moments(*points, moved, gradient, second)
         # The values before and after the last step may differ by rounding errors only.
-        still = change <= _STILL * largest
-        length, done = 1.0, False
-        for _ in range(_MOST_HALVINGS):
+        if still or _is_lower(moved_value, value, length * promised):
             for j in range(size):
-                moved[j] = at[j] + length * step[j]
-                if j > 0:
-                    moved[j] = max(moved[j], 0.0)
-            moved_value = _curve_moments(*points, moved, moved_gradient, moved_curvature)
-            if still or _is_lower(moved_value, value, length * promised):
-                done = True
+                at[j] = moved[j]
+                for k in range(size):
+                    curvature[j, k] = second[j, k]
+            value = moved_value
+            if still:
                 break
+            _step(second, gradient, at, 1, size, step)
+            promised, still = _progress(gradient, step, at)
+            length, halvings = 1.0, 0
+        else:
             length *= 0.5
-        if not done:
-            return value
-        at[:] = moved
-        gradient[:] = moved_gradient
-        curvature[:] = moved_curvature
-        value = moved_value
-        if still:
-            return value
+            halvings += 1
+            if halvings == _MOST_HALVINGS:
+                break
     return value
 
 
@@ -215,8 +223,10 @@ def _offset_moments(scores, weights, linear, precision, at, shares, gradient, cu
     If the gradient has only one place, the offsets are held.
     """
     n_classes, size = scores.shape[1], gradient.shape[0]
-    gradient[:] = 0.0
-    curvature[:] = 0.0
+    for j in range(size):
+        gradient[j] = 0.0
+        for k in range(size):
+            curvature[j, k] = 0.0
     value = 0.0
     for i in range(scores.shape[0]):
         highest = -np.inf
@@ -273,38 +283,29 @@ def _fit_offsets(scores, labels, weights, rest, precision, free, at, curvature):
             target = weights[i] * (1.0 - rest if labels[i] == j else other)
             linear[0] += target * scores[i, j]
             linear[1 + j] += target
-    gradient, moved_gradient, step = np.empty(size), np.empty(size), np.empty(size)
-    second, moved_second = np.empty((size, size)), np.empty((size, size))
+    gradient, step, second = np.empty(size), np.zeros(size), np.empty((size, size))
     moved = at.copy()
     points = (scores, weights, linear, precision)
-    value = _offset_moments(*points, at, shares, gradient, second)
-    for _ in range(_MOST_STEPS):
-        _step(second, gradient, at, 0, 1, step)
-        promised, largest, change = 0.0, 1.0, 0.0
+    value, promised, length, still, halvings = np.inf, 0.0, 1.0, False, 0
+    for _ in range(_MOST_TRIALS):
         for j in range(size):
-            promised += gradient[j] * step[j]
-            largest = max(largest, abs(at[j]))
-            change = max(change, abs(step[j]))
-        # The values before and after the last step may differ by rounding errors only.
-        still = change <= _STILL * largest
-        length, done = 1.0, False
-        for _ in range(_MOST_HALVINGS):
-            for j in range(size):
-                moved[j] = at[j] + length * step[j]
-            moved[0] = max(moved[0], 0.0)
-            moved_value = _offset_moments(*points, moved, shares, moved_gradient, moved_second)
-            if still or _is_lower(moved_value, value, length * promised):
-                done = True
+            moved[j] = at[j] + length * step[j]
+        moved[0] = max(moved[0], 0.0)
+        moved_value = _offset_moments(*points, moved, shares, gradient, second)
+        if still or _is_lower(moved_value, value, length * promised):
+            for j in range(1 + n_classes):
+                at[j] = moved[j]
+            value = moved_value
+            if still:
                 break
+            _step(second, gradient, at, 0, 1, step)
+            promised, still = _progress(gradient, step, at)
+            length, halvings = 1.0, 0
+        else:
             length *= 0.5
-        if not done:
-            break
-        at[:] = moved
-        gradient[:] = moved_gradient
-        second[:] = moved_second
-        value = moved_value
-        if still:
-            break
+            halvings += 1
+            if halvings == _MOST_HALVINGS:
+                break
     if curvature.shape[0] > 0:
         every = np.empty(1 + n_classes)
         _offset_moments(*points, at, shares, every, curvature)
