@@ -26,8 +26,9 @@ def test_bench(tmp_path, capsys, monkeypatch):
     # Workers are threads of this process, and nothing is compiled anew: other tests have clusters and empty caches.
     monkeypatch.setattr(scale, "WORKERS", {**scale.WORKERS, "processes": False})
     monkeypatch.setattr("experiments.bench.aggregations.CLASSES", (2, 3))
-    some = ("QuantificationForestClassifier", "RandomForestClassifier")
-    monkeypatch.setattr(trees, "LEARNERS", {name: trees.LEARNERS[name] for name in some})
+    monkeypatch.setattr("experiments.bench.aggregations.SAMPLE_SIZE", 50)
+    one = "QuantificationForestClassifier"
+    monkeypatch.setattr(trees, "LEARNERS", {one: trees.LEARNERS[one]})
     real = processes.run_python
     monkeypatch.setattr(processes, "run_python", lambda code, **environment: real(code))
     bench([*sizes, "--set", str(tmp_path / "toy.npz"), "--out", str(tmp_path)])
