@@ -72,15 +72,21 @@ def fitting(learner: Any, X: Any, y: np.ndarray) -> Callable[[], Any]:
     return partial(learner.fit, X, y)
 
 
+def with_threads(threads: int | None, task: Callable[[], Any]) -> Callable[[], None]:
+    """Return a task: another one, with so many threads of BLAS (None for as many as it takes)."""
+
+    def limited() -> None:
+        with threadpool_limits(threads):
+            task()
+
+    return limited
+
+
 def product(X: Any, threads: int | None = None, columns: int | None = None) -> Callable[[], None]:
     """Return a task: X @ w, for a vector w or a matrix of some columns."""
     w = np.ones(X.shape[1] if columns is None else (X.shape[1], columns), dtype=X.dtype)
 
-    def task() -> None:
-        with threadpool_limits(threads):
-            X @ w
-
-    return task
+    return with_threads(threads, lambda: X @ w)
 
 
 def sgd(n_passes: int = 1) -> SGDClassifier:
