@@ -5,12 +5,13 @@ that would be returned. (Progressive validation would evaluate single iterates a
 that were already learned.) The evaluation aims at about 1,000 rows of the rarer class. Up to 20,000 rows are all
 used: if a fifth of them contains fewer of the rarer class, the candidates are cross-validated on up to five folds. Of
 more rows, at most 24,000 are learned, and up to 100,000 others are held out, once (for more than two classes, of more
-than 30,000 rows, 6,000 to 20,000 others). There are as many passes as `fit` makes, but at most five over many rows
-(and for 1PMB). The worse half of the candidates is dropped after 1, 2, 4, 8, … passes (over more than 20,000 rows:
-after a quarter of the first pass, and all of it), until four are left. Candidates that are within two standard errors
-of the best are told apart by the likelihood of their posteriors: the step size matters more for these than for the
-measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖², so
-the step sizes are multiples of 1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
+than 30,000 rows, 6,000 to 20,000 others). If the measure only counts, about 80,000 are learned, in two folds at most:
+counts need longer to settle than classifiers. There are as many passes as `fit` makes, but at most five over many
+rows (and for 1PMB). The worse half of the candidates is dropped after 1, 2, 4, 8, … passes (over more than 20,000
+rows: after a quarter of the first pass, and all of it), until four are left. Candidates that are within two standard
+errors of the best are told apart by the likelihood of their posteriors: the step size matters more for these than for
+the measure. The grid follows the scale of the data: a step changes the score of its row x in proportion to η₀·‖x‖²,
+so the step sizes are multiples of 1/mean‖x‖², and the finite radii are multiples of 1/√mean‖x‖².
 
 With the step size and radius that are used, given or chosen, further learners score rows that they have not learned
 (`FoldLearners`), and posteriors are fitted to these scores: scores of training rows flatter the model.
@@ -60,8 +61,9 @@ STEP_SIZES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RADII = (math.inf, 100.0, 30.0, 10.0, 3.0)
 STREAM_STEP_SIZES = tuple(10.0**k for k in range(-4, 4))
 
-# Candidates of two classes learn at most so many rows.
-_MOST_ROWS = 24_000
+# Candidates of two classes learn at most so many rows, or about so many if the measure only counts: counts need longer
+# to settle than classifiers.
+_MOST_ROWS, _MOST_PREVALENCE_ONLY = 24_000, 80_000
 # The part of the first pass after which the first candidates are dropped.
 _FIRST_PART = 0.25
 # How many rows, about, tell their mean square.
@@ -299,12 +301,13 @@ def fold_sizes(data: Data, prevalence_only: bool) -> FoldSizes:
         train = _MOST_CLASS_ROWS - least
         wanted = int(min(max(_HELD_RARE_CLASS / data.rarest(), least), _HELD_CLASSES))
         return FoldSizes(train, min(wanted, n_rows - train), 1)
-    if n_rows > _SMALL and data.n_classes == 2:
+    if n_rows > _SMALL and data.n_classes == 2 and not prevalence_only:
         held = min(max(wanted, min(n_rows // _FIFTHS, _HELD_ENOUGH)), n_rows // 2)
         return FoldSizes(min(n_rows - held, _MOST_ROWS), held, 1)
-    n_folds = min(max(round(wanted * _FIFTHS / n_rows), 1), _FIFTHS)
-    held = n_rows // _FIFTHS
-    return FoldSizes(n_rows - held, held, min(n_folds, 2) if n_rows > _SMALL else n_folds)
+    n_used = min(n_rows, _MOST_PREVALENCE_ONLY * _FIFTHS // (_FIFTHS - 1) + wanted)
+    n_folds = min(max(round(wanted * _FIFTHS / n_used), 1), _FIFTHS)
+    held = n_used // _FIFTHS
+    return FoldSizes(n_used - held, held, min(n_folds, 2) if n_rows > _SMALL else n_folds)
 
 
 def in_fifths(
@@ -326,7 +329,8 @@ def in_fifths(
 def _folds(data: Data, prevalence_only: bool, rng: np.random.Generator) -> list[_Fold[Any]]:
     """Make folds of random rows, whose parts have the same shares of the classes."""
     train, held, n_folds = fold_sizes(data, prevalence_only)
-    if len(data.labels) <= (_SMALL if data.n_classes == 2 else _MOST_CLASS_ROWS):
+    in_parts = prevalence_only and data.n_classes == 2
+    if in_parts or len(data.labels) <= (_SMALL if data.n_classes == 2 else _MOST_CLASS_ROWS):
         used, fifth = in_fifths(data.labels, train + held, rng)
         return [_Fold(data, used[fifth != k], used[fifth == k]) for k in range(n_folds)]
     used = rng.permutation(len(data.labels))[: train + held]
@@ -530,7 +534,7 @@ def tune(
         }
     alive = np.arange(len(every))
     results = np.full((len(every), 2), np.nan)
-    is_large = len(data.labels) > _SMALL
+    is_large = len(data.labels) > _SMALL and not measure.prevalence_only
     if is_large or not posteriors:
         n_passes = min(n_passes, _MOST_PASSES)
     # Of many rows, some of the first pass will do to drop the first candidates.
