@@ -94,30 +94,43 @@ def test_one_huge_score_does_not_stop_the_search(away, label):
     assert np.isfinite(found.draw(3, np.random.default_rng(0))).all()
 
 
-@pytest.mark.parametrize("free", [True, False])
 @pytest.mark.parametrize(
     ("n", "k", "strength"),
     [(30, 4, 1), (300, 3, 1), (2000, 7, 2), (500, 26, 2), (500, 3, 50), (500, 3, -1), (500, 3, 0)],
 )
-def test_a_temperature_and_offsets_are_the_best(n, k, strength, free):
+def test_a_temperature_and_offsets_are_the_best(n, k, strength):
     """Also of separable classes, and of scores that are worse than chance."""
     scores, labels, weights = classes(n, n, k, strength)
     rest, at, curvature = 1 / (n + k), np.eye(1, 1 + k)[0], np.empty((1 + k, 1 + k))
-    loss = kernel.fit_offsets(scores, labels, weights, rest, 100.0, free, at, curvature)
+    loss = kernel.fit_offsets(scores, labels, weights, rest, 0.25, at, curvature)
     points = (scores, labels, weights, rest)
     value, slope = reference.class_cost(at, *points)
     assert loss == pytest.approx(value, rel=1e-10)
-    slope = slope[: None if free else 1] / weights.sum()
+    slope = slope / weights.sum()
     assert at[0] >= 0
     assert abs(slope[1 - (at[0] > 0) :]).max(initial=0) < 1e-9
     assert slope[0] > -1e-9
-    expected = reference.fitted_classes(*points, free)
+    expected = reference.fitted_classes(*points)
     assert value <= reference.class_cost(expected, *points)[0] * (1 + 1e-12)
     np.testing.assert_allclose(at, expected, atol=1e-4, rtol=1e-4)
     for place, step in enumerate(1e-5 * np.eye(1 + k)):
         change = reference.class_cost(at + step, *points)[1]
         change -= reference.class_cost(at - step, *points)[1]
         np.testing.assert_allclose(curvature[place], change / 2e-5, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("n", "k"), [(400, 3), (1000, 5)])
+def test_the_covariance_of_a_temperature_and_offsets_is_that_of_noisy_gradients(n, k):
+    scores, labels, weights = classes(n, n, k, 2)
+    weights = np.ones_like(weights)
+    found = Calibration.of(scores, labels, weights)
+    best, curvature, _ = found._fitted
+    members = np.bincount(labels, minlength=k)
+    class_weights = found.effective_size / (k * members)
+    standard = scores / np.std(scores)
+    noise = reference.class_noise(best, standard, class_weights)
+    inverse = np.linalg.inv(curvature)
+    np.testing.assert_allclose(found._covariance(), inverse @ noise @ inverse, rtol=1e-6, atol=1e-9)
 
 
 def test_fits_do_not_depend_on_the_order_of_points():

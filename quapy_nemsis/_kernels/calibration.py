@@ -218,11 +218,9 @@ def _fit_curve(distances, positive, weights, starts, widths, penalty, at, curvat
 
 @jitable
 def _offset_moments(scores, weights, linear, precision, at, shares, gradient, curvature):
-    """Penalised loss at a temperature and offsets ``at`` (see `fit_offsets`), its gradient and its curvature.
-
-    If the gradient has only one place, the offsets are held.
-    """
-    n_classes, size = scores.shape[1], gradient.shape[0]
+    """Penalised loss at a temperature and offsets ``at`` (see `fit_offsets`), its gradient and its curvature."""
+    n_classes = scores.shape[1]
+    size = 1 + n_classes
     for j in range(size):
         gradient[j] = 0.0
         for k in range(size):
@@ -249,17 +247,15 @@ def _offset_moments(scores, weights, linear, precision, at, shares, gradient, cu
             shares[j] = share
             share *= weight
             curvature[0, 0] += share * away * away
-            if size > 1:
-                gradient[1 + j] += share
-                curvature[1 + j, 0] += share * away
-                curvature[1 + j, 1 + j] += share
-                for k in range(j + 1):
-                    curvature[1 + j, 1 + k] -= share * shares[k]
+            gradient[1 + j] += share
+            curvature[1 + j, 0] += share * away
+            curvature[1 + j, 1 + j] += share
+            for k in range(j + 1):
+                curvature[1 + j, 1 + k] -= share * shares[k]
     value -= linear[0] * at[0]
     gradient[0] -= linear[0]
-    for j in range(n_classes):
-        value -= (linear[1 + j] - 0.5 * precision * at[1 + j]) * at[1 + j]
     for j in range(1, size):
+        value -= (linear[j] - 0.5 * precision * at[j]) * at[j]
         gradient[j] += precision * at[j] - linear[j]
         curvature[j, j] += precision
         for k in range(j):
@@ -267,24 +263,24 @@ def _offset_moments(scores, weights, linear, precision, at, shares, gradient, cu
     return value
 
 
-def _fit_offsets(scores, labels, weights, rest, precision, free, at, curvature):
-    """Minimise −Σᵢ wᵢ Σⱼ tᵢⱼ·ln softmaxⱼ(T·fᵢ + b) + ½·c·‖b‖² over T ≥ 0 and, if they are ``free``, offsets b.
+def _fit_offsets(scores, labels, weights, rest, precision, at, curvature):
+    """Minimise −Σᵢ wᵢ Σⱼ tᵢⱼ·ln softmaxⱼ(T·fᵢ + b) + ½·c·‖b‖² over T ≥ 0 and offsets b.
 
     The target tᵢⱼ is 1 − r for the label of a point, and r/(K − 1) for each other class, where r is ``rest`` and the
     precision is c. ``scores``, of which each row may be changed by a constant, are best at most 0. ``at`` holds T and b
-    to start from, and then the best ones. ``curvature`` is the second derivative by all of them. Returns the minimum.
+    to start from, and then the best ones, where ``curvature`` is the second derivative. Returns the minimum.
     """
     n_classes = scores.shape[1]
-    size = 1 + n_classes if free else 1
-    linear, shares = np.zeros(1 + n_classes), np.empty(n_classes)
+    size = 1 + n_classes
+    linear, shares = np.zeros(size), np.empty(n_classes)
     other = rest / (n_classes - 1)
     for i in range(scores.shape[0]):
         for j in range(n_classes):
             target = weights[i] * (1.0 - rest if labels[i] == j else other)
             linear[0] += target * scores[i, j]
             linear[1 + j] += target
-    gradient, step, second = np.empty(size), np.zeros(size), np.empty((size, size))
-    moved = at.copy()
+    gradient, step, moved = np.empty(size), np.zeros(size), np.empty(size)
+    second = np.empty((size, size))
     points = (scores, weights, linear, precision)
     value, promised, length, still, halvings = np.inf, 0.0, 1.0, False, 0
     for _ in range(_MOST_TRIALS):
@@ -293,8 +289,10 @@ def _fit_offsets(scores, labels, weights, rest, precision, free, at, curvature):
         moved[0] = max(moved[0], 0.0)
         moved_value = _offset_moments(*points, moved, shares, gradient, second)
         if still or _is_lower(moved_value, value, length * promised):
-            for j in range(1 + n_classes):
+            for j in range(size):
                 at[j] = moved[j]
+                for k in range(size):
+                    curvature[j, k] = second[j, k]
             value = moved_value
             if still:
                 break
@@ -306,9 +304,6 @@ def _fit_offsets(scores, labels, weights, rest, precision, free, at, curvature):
             halvings += 1
             if halvings == _MOST_HALVINGS:
                 break
-    if curvature.shape[0] > 0:
-        every = np.empty(1 + n_classes)
-        _offset_moments(*points, at, shares, every, curvature)
     return value
 
 
@@ -327,6 +322,4 @@ fit_curve = Routine(_fit_curve, real(reals, flags, reals, integers, reals, table
 spread_of_curve = Routine(
     _spread_of_curve, types.void(reals, reals, integers, reals, reals, tables)
 )
-fit_offsets = Routine(
-    _fit_offsets, real(tables, codes, reals, real, real, types.boolean, reals, tables)
-)
+fit_offsets = Routine(_fit_offsets, real(tables, codes, reals, real, real, reals, tables))

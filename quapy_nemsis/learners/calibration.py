@@ -27,10 +27,8 @@ _MOST_SCORES, _MOST_TO_COMPARE = 400_000, 50_000
 # on both sides of a knot, and the squared slopes, are penalised by these factors.
 _LEVELS = np.linspace(0.0, 1.0, 9)[1:-1]
 _SMOOTHNESS, _RIDGE = 0.1, 0.001
-# For more classes, this is the precision of the prior of offsets.
-_PRECISION = 100.0
-# Offsets that gain less in log-likelihood are 0.
-_GAIN = 0.1
+# For more classes, this is the precision of the prior of offsets, which need not be small.
+_PRECISION = 0.25
 # Scores further away from the knots, in units, are as if they were so far away: their squares are finite.
 _FAR = 1e100
 
@@ -141,8 +139,9 @@ class Calibration:
         """Draw parameters from their sampling distribution, one row for each draw.
 
         The distribution is normal around the best fit. Its covariance is H⁻¹JH⁻¹, where H is the curvature of the
-        penalised balanced likelihood. J is the variance of the gradient of the likelihood that the fit leads one to
-        expect, for two classes; for more, it is H.
+        penalised balanced likelihood, and J is the variance of the gradient of the likelihood that the fit leads one
+        to expect, if labels are drawn for the rows. That allows for some more noise than fits to new rows with as many
+        of each class have, in place of what a calibration of this form cannot express.
         """
         best = self._fitted.parameters
         values, vectors = np.linalg.eigh(self._covariance())
@@ -335,10 +334,9 @@ class ClassCalibration(Calibration):
     """Log-odds of K classes at equal prevalences, T·f + b, from their scores f.
 
     The temperature T > 0 and the offsets b maximise the balanced likelihood of the labels (bias-corrected temperature
-    scaling, Alexandari et al. 2020, with every class weighing the same). The offsets have a normal prior of standard
-    deviation 0.1 around 0, and are 0 unless the log-likelihood gains more than 0.1 from them: at equal scores, a
-    learner of balanced accuracy finds classes equally likely, and few points do not tell better. The targets of n
-    points are 1 − 1/(n + K) for their class and 1/(n + K) for the others together.
+    scaling, Alexandari et al. 2020, with every class weighing the same). The offsets have a wide normal prior, of
+    standard deviation 2 around 0. The targets of n points are 1 − 1/(n + K) for their class and 1/(n + K) for the
+    others together.
 
     The parameters are those of `Calibration`.
     """
@@ -350,26 +348,34 @@ class ClassCalibration(Calibration):
     def _maximise(self, most: int) -> _Fit:
         points = self._some(most)
         n_classes, weights = self.n_classes, self._balanced(points)
-        scores = points.scores / self._unit
-        scores = np.ascontiguousarray(scores - scores.max(axis=1, keepdims=True))
+        scores = self._standard(points.scores)
         labels, rest = points.labels.astype(np.int32), 1.0 / (self.members.sum() + n_classes)
 
-        def fitted(at: np.ndarray, free: bool) -> tuple[np.ndarray, float, np.ndarray]:
-            """Best fit with offsets that are all 0, or free."""
-            at, curvature = at.copy(), np.empty((1 + n_classes, 1 + n_classes))
-            loss = kernel.fit_offsets(
-                scores, labels, weights, rest, _PRECISION, free, at, curvature
-            )
-            return at, loss, curvature
-
-        best, loss, curvature = fitted(np.eye(1, 1 + n_classes)[0], False)
-        other = fitted(best, True)
-        if other[1] < loss - _GAIN:
-            best, loss, curvature = other
+        best, curvature = np.eye(1, 1 + n_classes)[0], np.empty((1 + n_classes, 1 + n_classes))
+        loss = kernel.fit_offsets(scores, labels, weights, rest, _PRECISION, best, curvature)
         return _Fit(best, curvature, loss / self.effective_size)
 
+    def _standard(self, scores: np.ndarray) -> np.ndarray:
+        """Scores in units of their spread, less the highest of their row."""
+        return np.ascontiguousarray(scores - scores.max(axis=1, keepdims=True)) / self._unit
+
     def _covariance(self) -> np.ndarray:
-        return _inverse(self._fitted.curvature)
+        points = self._some(_MOST_SCORES)
+        best, curvature, _ = self._fitted
+        scores = self._standard(points.scores)
+        shares = softmax(best[0] * scores + best[1:], axis=1)
+        # If points of class j have weight wⱼ, one with posteriors s at equal prevalences is of class j with probability
+        # sⱼ/wⱼ, up to a factor, and then its gradient is wⱼ·h.
+        weights = self.effective_size / (self.n_classes * np.maximum(self.members, 0.5))
+        sizes = points.weights * (self.members.sum() / points.weights.sum())
+        sizes /= shares @ (1.0 / weights)
+        means, noise = (shares * scores).sum(axis=1), np.zeros_like(curvature)
+        for j, weight in enumerate(weights):
+            gradients = np.column_stack([means - scores[:, j], shares])
+            gradients[:, 1 + j] -= 1.0
+            noise += (gradients.T * (weight * sizes * shares[:, j])) @ gradients
+        inverse = _inverse(curvature)
+        return inverse @ noise @ inverse
 
     def _allowed(self, parameters: np.ndarray) -> np.ndarray:
         return np.hstack([np.maximum(parameters[:, :1], 0.0), parameters[:, 1:]])

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
 
 EXACT = {"maxiter": 5000, "maxfun": 50_000, "ftol": 1e-15, "gtol": 1e-10}
-ROUGHNESS, STEEPNESS, OFFSET_PRECISION = 0.1, 0.001, 100.0
+ROUGHNESS, STEEPNESS, OFFSET_PRECISION = 0.1, 0.001, 0.25
 
 
 def curve_features(scores, knots, unit):
@@ -58,16 +58,35 @@ def class_cost(x, scores, labels, weights, rest):
     return value + 0.5 * OFFSET_PRECISION * x[1:] @ x[1:], slope
 
 
-def fitted_classes(scores, labels, weights, rest, free):
-    """Best temperature, at least 0, and best offsets, all 0 unless free."""
-    n_classes, bound = scores.shape[1], None if free else 0
+def fitted_classes(scores, labels, weights, rest):
+    """Best temperature, at least 0, and best offsets."""
+    n_classes = scores.shape[1]
     found = minimize(
         class_cost,
         np.append(1.0, np.zeros(n_classes)),
         args=(scores, labels, weights, rest),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(0, None)] + [(bound, bound)] * n_classes,
+        bounds=[(0, None)] + [(None, None)] * n_classes,
         options=EXACT,
     )
     return found.x
+
+
+def class_noise(x, scores, class_weights):
+    """Expected outer products of the gradients of points whose labels are drawn from their posteriors.
+
+    At equal prevalences, the posteriors are those of the temperature and offsets x. A class whose points have twice the
+    weight is half as frequent.
+    """
+    size = len(x)
+    noise = np.zeros((size, size))
+    for row in scores:
+        share = np.exp(log_softmax(x[0] * row + x[1:]))
+        frequency = share / class_weights
+        frequency /= frequency.sum()
+        for label, probability in enumerate(frequency):
+            wrong = class_weights[label] * (share - np.eye(size - 1)[label])
+            slope = np.append(wrong @ row, wrong)
+            noise += probability * np.outer(slope, slope)
+    return noise

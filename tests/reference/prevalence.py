@@ -164,14 +164,18 @@ def count_distribution(rows, prior):
 KNOTS = 7  # of the piecewise linear log-odds of two classes
 ROUGHNESS = 0.1  # price of squared differences of adjacent slopes
 STEEPNESS = 0.001  # price of squared slopes
-OFFSET_PRECISION = 100.0  # of the offsets of more than two classes
+OFFSET_PRECISION = 0.25  # of the offsets of more than two classes
 
 
 def balanced_weights(labels, n_classes):
-    """Weights under which classes weigh the same, and their sum: the effective number of rows."""
-    members = np.bincount(labels, minlength=n_classes)
-    total = n_classes**2 / np.sum(1 / (members + 0.5))
-    return (total / n_classes / members)[labels], total
+    """Weights under which classes weigh the same, and their sum: the effective number of rows.
+
+    Each class counts as if it had half a row more.
+    """
+    members = np.bincount(labels, minlength=n_classes) + 0.5
+    total = n_classes**2 / np.sum(1 / members)
+    weights = (1 / members)[labels]
+    return weights * (total / weights.sum()), total
 
 
 def two_class_log_odds(scores, labels, at):
@@ -217,7 +221,7 @@ def class_log_odds(scores, labels, at):
     """Log-odds at equal prevalences of more than two classes: a temperature and offsets.
 
     The targets of n rows of K classes are 1 - 1/(n + K) and, for all other classes together,
-    1/(n + K). Offsets have to gain more than 0.1 to be used.
+    1/(n + K).
     """
     n_classes = scores.shape[1]
     weights, _ = balanced_weights(labels, n_classes)
@@ -231,11 +235,6 @@ def class_log_odds(scores, labels, at):
         return nll + 0.5 * OFFSET_PRECISION * x[1:] @ x[1:]
 
     start = np.append(1 / np.std(scores), np.zeros(n_classes))
-    results = []
-    for bound in (0, None):  # offsets that are 0, and offsets that are free
-        bounds = [(0, None)] + [(bound, bound)] * n_classes
-        options = {"ftol": 1e-14}
-        results.append(minimize(cost, start, method="L-BFGS-B", bounds=bounds, options=options))
-    none, free = results
-    found = free if free.fun < none.fun - 0.1 else none
+    bounds = [(0, None)] + [(None, None)] * n_classes
+    found = minimize(cost, start, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-14})
     return found.x[0] * at + found.x[1:]
