@@ -19,7 +19,10 @@ FILES = sorted(
 
 @pytest.mark.parametrize("group", record.GROUPS)
 def test_results_are_those_of_the_record(group):
-    """Bit for bit on the platform of the record; to 1e-9 elsewhere, but for cases that a rounding error flips."""
+    """Bit for bit on the platform of the record; to 1e-9 elsewhere, but for cases that a rounding error flips.
+
+    Of solutions of a structural SVM, which a tolerance ends, the bounds have to agree elsewhere.
+    """
     expected, sensitive, platform = record.read(group)
     assert len(sensitive) < 0.3 * len(expected)
     here = platform == record.platform_key()
@@ -31,7 +34,9 @@ def test_results_are_those_of_the_record(group):
         if not (
             np.array_equal(found[name], expected[name], equal_nan=True)
             if here
-            else name in sensitive or record.close(found[name], expected[name])
+            else name in sensitive
+            or record.close(found[name], expected[name])
+            or (group == "svmperf" and record.solve_the_same(name, found[name], expected[name]))
         )
     ]
     assert not wrong, f"{len(wrong)} of {len(found)} cases differ, such as {wrong[:5]}"

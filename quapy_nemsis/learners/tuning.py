@@ -81,6 +81,8 @@ _FIRST_DROP = 1 << 12
 _SCORED_RARE, _SCORED_RARE_CLASS = 10_000, 2_000
 # Held-out rows are scored in so many parts, divided among threads; for more classes, about so many scores at once.
 _PARTS, _BLOCK = 8, 500_000
+# Losses that differ by a smaller share are equal.
+_ROUNDING = 1e-9
 # How many scores of each class, about, decide between candidates that are equally good by the measure.
 _MOST_TIED = 5_000
 # For more than two classes, where a step takes longer: of more rows than this, four fifths of so many are learned, and
@@ -570,8 +572,9 @@ def tune(
         tied = alive[found.tied(measure)].tolist()
         if len(tied) > 1:
             points = sum(len(fold.held) for fold in folds)
-            losses = in_threads(partial(_losses, folds), tied, points)
-            best = tied[int(np.argmin(losses))]
+            losses = np.array(in_threads(partial(_losses, folds), tied, points))
+            # Scores that differ by a factor have equal losses up to rounding: of equal ones, keep the first.
+            best = tied[int(np.argmax(losses <= losses.min() * (1.0 + _ROUNDING)))]
         else:
             (best,) = tied
     return Tuned(every[best], table_of(every, results))
