@@ -121,6 +121,7 @@ def test_a_temperature_and_offsets_are_the_best(n, k, strength):
 
 @pytest.mark.parametrize(("n", "k"), [(400, 3), (1000, 5)])
 def test_the_covariance_of_a_temperature_and_offsets_is_that_of_noisy_gradients(n, k):
+    """Half of the noise of the numbers of points of each class, which are given, is no part of it."""
     scores, labels, weights = classes(n, n, k, 2)
     weights = np.ones_like(weights)
     found = Calibration.of(scores, labels, weights)
@@ -130,7 +131,29 @@ def test_the_covariance_of_a_temperature_and_offsets_is_that_of_noisy_gradients(
     standard = scores / np.std(scores)
     noise = reference.class_noise(best, standard, class_weights)
     inverse = np.linalg.inv(curvature)
-    np.testing.assert_allclose(found._covariance(), inverse @ noise @ inverse, rtol=1e-6, atol=1e-9)
+    unpenalised = curvature - reference.OFFSET_PRECISION * np.diag([0.0] + [1.0] * k)
+    per_weight = inverse @ unpenalised[:, 1:]
+    expected = inverse @ noise @ inverse - 0.5 * per_weight / members @ per_weight.T
+    np.testing.assert_allclose(found._covariance(), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_offsets_follow_the_logarithm_of_the_weight_of_a_class():
+    """What the covariance takes away: the change of the fit if the points of a class count for more."""
+    n, k = 20_000, 3
+    scores, labels, _ = classes(5, n, k, 2)
+    found = Calibration.of(scores, labels)
+    standard = scores / np.std(scores)
+    standard -= standard.max(axis=1, keepdims=True)
+    balanced = found.effective_size / (k * np.bincount(labels))
+    curvature = found._fitted.curvature
+    unpenalised = curvature - reference.OFFSET_PRECISION * np.diag([0.0] + [1.0] * k)
+    per_weight = np.linalg.solve(curvature, unpenalised[:, 1:])
+    for j in range(k):
+        both = []
+        for step in (-0.01, 0.01):
+            moved = balanced * np.exp(step * (np.arange(k) == j))
+            both.append(reference.fitted_classes(standard, labels, moved[labels], 1 / (n + k)))
+        np.testing.assert_allclose((both[1] - both[0]) / 0.02, per_weight[:, j], atol=0.05)
 
 
 def test_fits_do_not_depend_on_the_order_of_points():

@@ -588,15 +588,16 @@ def spreads(make, at, n_sets=200):
 def test_draws_of_two_class_parameters_vary_as_fits_do(share):
     at = np.array([-1.5, -0.75, 0.0, 0.75, 1.5])
     over, drawn = spreads(lambda seed: two_class_data(1000 + seed, 500, share), at)
-    assert ((drawn / over > 0.5) & (drawn / over < 2)).all(), drawn / over
+    # Draws keep half of the noise of the numbers of rows of each class, which weights cancel in fits.
+    assert ((drawn / over > 0.9) & (drawn / over < 1.4)).all(), drawn / over
 
 
 @pytest.mark.parametrize("shares", [(1 / 3, 1 / 3, 1 / 3), (0.7, 0.25, 0.05)])
 def test_draws_of_class_parameters_vary_as_fits_do(shares):
     at = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, -1.0], [0.0, 0.0, 0.0]])
     over, drawn = spreads(lambda seed: class_data(1000 + seed, 1000, 3, shares=shares), at)
-    # Weights cancel the noise of the numbers of rows, for which draws allow.
-    assert ((drawn / over > 0.9) & (drawn / over < 1.6)).all(), drawn / over
+    # Draws keep half of the noise of the numbers of rows of each class, which weights cancel in fits.
+    assert ((drawn / over > 0.9) & (drawn / over < 1.4)).all(), drawn / over
 
 
 @pytest.mark.parametrize("k", [2, 3])
