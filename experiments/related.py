@@ -31,6 +31,7 @@ from experiments.learners import best_C, some
 from experiments.methods import learner
 from experiments.plots import figure_of, look, panels
 from experiments.store import replacing
+from experiments.tuned import RememberedLR
 from experiments.vectors import plain
 from quapy_nemsis import PseudoMeasure, get_measure
 from quapy_nemsis.measures import DUALS
@@ -73,7 +74,7 @@ def values(
     for measure in measures:
         names = [name for name in direct(measure) if not (several and name == "SPADE")]
         made = {name: learner(name, measure)(seed) for name in (*names, PLUG_IN)}
-        made[PLUG_IN].set_params(estimator__C=C)
+        made[PLUG_IN].set_params(estimator=RememberedLR(C=C))  # the same for each measure
         labels = {name: made[name].fit(X, y).predict(X_test) for name in made}
         records += [
             {"measure": measure, "method": name, "value": get_measure(measure).score(y_test, found)}
