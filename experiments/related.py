@@ -22,6 +22,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from experiments.catalogue import DataSet, locate
 from experiments.curves import marks, online_curve
@@ -182,7 +183,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for seed, name in itertools.product(range(options.seeds), options.sets):
         data = split(locate(name, options.data_dir), seed, options.rows)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore", ConvergenceWarning)
             parts = {
                 "values": values(data, options.measures, seed),
