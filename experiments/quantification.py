@@ -49,8 +49,12 @@ ROWS = (100, 300, 1000, 3000, 10_000)
 COVERAGE = {
     "letter": (300, 1000, 10_000),
     "adult": (300, 1000, 10_000),
+    "cod-rna": (300, 1000),
     "satellite": (1000,),
     "nursery": (3000,),
+    "academic-success": (1000,),
+    "page_block": (1000,),
+    "shuttle": (1000,),
 }
 
 Fit = Callable[[Any, np.ndarray], Any]
