@@ -29,9 +29,11 @@ from quapy_nemsis.learners.state import (
     Model,
     SingleState,
     StepSettings,
+    are_worth_fours,
     averaged,
     check_tally,
     flat,
+    in_fours,
     in_memory,
     in_threads,
     laid_out,
@@ -211,8 +213,13 @@ class NemsisState(SingleState[NemsisSettings]):
         options = np.array([state.settings.options() for state in states], dtype=kernel.OPTIONS)
         shared = np.zeros((n if len(parts) else 1, kernel.SHARED))
         products, taken = np.zeros((n, 2)), np.zeros(n, dtype=np.int64)
-        with together([(s.v, s.correction, s.previous, s.numbers) for s in states]) as tables:
-            kernel.nemsis(
+        fours = are_worth_fours(n, rows, len(order))
+        lanes = np.zeros((-(-n // 4) if fours else 0, 8))
+        learn, side_by_side = (
+            (kernel.nemsis_in_fours, in_fours) if fours else (kernel.nemsis, together)
+        )
+        with side_by_side([(s.v, s.correction, s.previous, s.numbers) for s in states]) as tables:
+            learn(
                 rows,
                 order,
                 labels,
@@ -225,6 +232,7 @@ class NemsisState(SingleState[NemsisSettings]):
                 *tables,
                 shared,
                 products,
+                lanes,
                 taken,
             )
         return taken

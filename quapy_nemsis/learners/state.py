@@ -443,6 +443,32 @@ def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarra
             array[...] = table[row]
 
 
+def are_worth_fours(n_learners: int, rows: Rows, n_points: int) -> bool:
+    """Whether learners should lie in fours: several learners of CSR rows that make more steps than it takes copies."""
+    if n_learners == 1 or len(rows.arrays) == 1:
+        return False
+    nonzeros = len(rows.arrays[0]) / max(len(rows), 1)
+    return nonzeros * n_points > rows.width
+
+
+@contextmanager
+def in_fours(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
+    """Do as `together`, but let weights and corrections lie in fours (see `quapy_nemsis._kernels.rows`)."""
+    width = len(parts[0][0])
+    shape = -(-len(parts) // 4), width, 8
+    # A four of a feature must not lie in two cache lines of 64 bytes.
+    space = np.zeros(math.prod(shape) + 7)
+    start = -(space.ctypes.data // 8) % 8
+    weights = space[start : start + math.prod(shape)].reshape(shape)
+    lanes = [weights[k // 4, :, k % 4 :: 4].T for k in range(len(parts))]
+    with together([arrays[2:] for arrays in parts]) as tables:
+        for lane, (v, correction, *_) in zip(lanes, parts, strict=True):
+            lane[...] = v, correction
+        yield [weights, weights, *tables]
+        for lane, (v, correction, *_) in zip(lanes, parts, strict=True):
+            v[...], correction[...] = lane
+
+
 def in_threads(
     work: Callable[[Sequence[T]], Iterable[R]], tasks: Sequence[T], n_points: int
 ) -> list[R]:
