@@ -406,7 +406,7 @@ def _move_alone(rows, i, v, c, d, averaged, u, k, lanes):
 @_layout(move_alone, 2, 3)
 def _move_later(rows, i, v, c, d, averaged, u, k, lanes):
     lanes[k >> _2, k & _3] = c
-    lanes[k >> _2, _4 + (k & _3)] = d
+    lanes[k >> _2, _4 + (k & _3)] = d if averaged else 0.0
 
 
 @_layout(dot_fours, 2, 2)
