@@ -195,6 +195,10 @@ def class_count(rows, v):
     """Number of classes of weights v, whose axes depend on the rows (see `class_dots`)."""
 
 
+def class_prefetch(rows, i, v, k):
+    """Prefetch the weights that `class_dots` reads, if there is a learner k and the rows are CSR."""
+
+
 def class_dots(rows, i, v, k, out):
     """Write v[k]·x for each class, for row x = X[i], and return x·x.
 
@@ -487,6 +491,23 @@ def _class_count_dense(rows, v):
 @_csr(class_count)
 def _class_count_csr(rows, v):
     return v.shape[2]
+
+
+@_dense(class_prefetch)
+def _class_prefetch_dense(rows, i, v, k):
+    pass
+
+
+@_csr(class_prefetch)
+def _class_prefetch_csr(rows, i, v, k):
+    data, indices, indptr = rows
+    width, n_classes = np.uint64(v.shape[1]), np.uint64(v.shape[2])
+    if k < np.uint64(v.shape[0]):
+        for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            place = (k * width + np.uint64(indices[j])) * n_classes
+            for c in range(_0, n_classes, _8):
+                _prefetch(v, np.int64(place + c))
+            _prefetch(v, np.int64(place + n_classes - _1))
 
 
 @_dense(class_dots)
