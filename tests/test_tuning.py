@@ -190,9 +190,7 @@ def same_states(states, others):
     ("average", "reward", "dtype"),
     [("suffix", "logistic", np.float64), ("last", "hinge", np.float32), ("all", "hinge", float)],
 )
-def test_learners_in_fours_are_what_they_are_alone(
-    n_learners, average, reward, dtype, monkeypatch
-):
+def test_learners_in_fours_are_what_they_are_alone(n_learners, average, reward, dtype, monkeypatch):
     """Learners of CSR rows, of which four share a cache line, in all that is done to weights now and then."""
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     X, y = make_points(n=2000, d=5)

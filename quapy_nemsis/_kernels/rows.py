@@ -500,7 +500,7 @@ def _class_prefetch_dense(rows, i, v, k):
 
 @_csr(class_prefetch)
 def _class_prefetch_csr(rows, i, v, k):
-    data, indices, indptr = rows
+    _, indices, indptr = rows
     width, n_classes = np.uint64(v.shape[1]), np.uint64(v.shape[2])
     if k < np.uint64(v.shape[0]):
         for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
