@@ -524,7 +524,7 @@ def tune(
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
         return None
-    warn_of_scale(data.X, stacklevel=5)
+    warn_of_scale(data.X, stacklevel=5, rows=data.rows)
     every, measure = candidates(data.X, settings, posteriors), settings.measure
     folds = _folds(data, measure.prevalence_only, rng)
     n_features, n_classes = data.X.shape[1], data.n_classes
