@@ -18,10 +18,11 @@ from quapy_nemsis import (
     SPADEClassifier,
     get_measure,
 )
+from quapy_nemsis._kernels.batch import score_all, score_all_in_fours
 from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis.learners.calibration import Calibration
 from quapy_nemsis.learners.nemsis import NemsisState
-from quapy_nemsis.learners.state import UNWEIGHTED, Data, are_worth_fours
+from quapy_nemsis.learners.state import UNWEIGHTED, Data, are_worth_fours, fours
 from quapy_nemsis.learners.tuning import (
     STREAM_STEP_SIZES,
     CandidateScores,
@@ -216,6 +217,25 @@ def test_learners_in_fours_are_what_they_are_alone(n_learners, average, reward, 
         for k, state in enumerate(alone)
     ]
     assert same_states(states[1:2], alone[1:2])
+
+
+@pytest.mark.parametrize("n_models", [1, 4, 6, 9])
+def test_models_in_fours_score_as_they_do_alone(n_models):
+    X, rng = make_points(n=300, d=7)[0], np.random.default_rng(0)
+    rows, places = as_rows(scipy.sparse.csr_matrix(X * (X > 0.0))), rng.permutation(300)
+    models, intercepts = rng.normal(size=(n_models, 7)), rng.normal(size=n_models)
+    weights, lanes = fours(n_models, 7)
+    assert weights.ctypes.data % 64 == 0
+    for lane, model in zip(lanes, models, strict=True):
+        lane[0] = model
+    scores = [np.zeros((300, n_models)) for _ in range(2)]
+    for kernel, table, found in zip(
+        (score_all, score_all_in_fours), (models, weights), scores, strict=True
+    ):
+        scratch = np.zeros((len(weights), 8)), np.zeros((n_models, 2))
+        kernel(rows, places, table, intercepts, *scratch, found)
+    np.testing.assert_array_equal(*scores)
+    np.testing.assert_allclose(scores[0], rows.matrix()[places] @ models.T + intercepts)
 
 
 def test_learners_lie_in_fours_if_they_make_enough_steps():

@@ -451,16 +451,23 @@ def are_worth_fours(n_learners: int, rows: Rows, n_points: int) -> bool:
     return nonzeros * n_points > rows.width
 
 
-@contextmanager
-def in_fours(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
-    """Do as `together`, but let weights and corrections lie in fours (see `quapy_nemsis._kernels.rows`)."""
-    width = len(parts[0][0])
-    shape = -(-len(parts) // 4), width, 8
+def fours(n_learners: int, width: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Zeros for learners that lie in fours (see `quapy_nemsis._kernels.rows`), and a view for each of them.
+
+    The two rows of a view are the weights and the corrections of a learner.
+    """
+    shape = -(-n_learners // 4), width, 8
     # A four of a feature must not lie in two cache lines of 64 bytes.
     space = np.zeros(math.prod(shape) + 7)
     start = -(space.ctypes.data // 8) % 8
     weights = space[start : start + math.prod(shape)].reshape(shape)
-    lanes = [weights[k // 4, :, k % 4 :: 4].T for k in range(len(parts))]
+    return weights, [weights[k // 4, :, k % 4 :: 4].T for k in range(n_learners)]
+
+
+@contextmanager
+def in_fours(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
+    """Do as `together`, but let weights and corrections lie in fours."""
+    weights, lanes = fours(len(parts), len(parts[0][0]))
     with together([arrays[2:] for arrays in parts]) as tables:
         for lane, (v, correction, *_) in zip(lanes, parts, strict=True):
             lane[...] = v, correction
