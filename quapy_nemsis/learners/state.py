@@ -477,11 +477,14 @@ def in_fours(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarra
 
 
 def in_threads(
-    work: Callable[[Sequence[T]], Iterable[R]], tasks: Sequence[T], n_points: int
+    work: Callable[[Sequence[T]], Iterable[R]], tasks: Sequence[T], n_points: int, least: int = 1
 ) -> list[R]:
-    """Divide the tasks, of so many points each, among threads if there is enough work; the results in order."""
-    n_threads = min(os.cpu_count() or 1, len(tasks))
-    if n_threads == 1 or len(tasks) * n_points < _WORTH_THREADS:
+    """Divide the tasks, of so many points each, among threads if there is enough work; the results in order.
+
+    There are no more threads than are needed for ``least`` tasks each.
+    """
+    n_threads = min(os.cpu_count() or 1, -(-len(tasks) // least))
+    if n_threads <= 1 or len(tasks) * n_points < _WORTH_THREADS:
         return list(work(tasks))
     edges = np.linspace(0, len(tasks), n_threads + 1).round().astype(int)
     groups = [tasks[a:b] for a, b in pairwise(edges)]
