@@ -25,7 +25,7 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, cloudpickle, types
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, models, overload, register_model
 from numba.extending import register_jitable as jitable
 
 __all__ = [
@@ -44,15 +44,19 @@ __all__ = [
     "compiled_result",
     "cubes",
     "flags",
+    "four_zeros",
+    "fused",
     "integers",
     "intrinsic",
     "ir",
     "jitable",
+    "load_four",
     "octets",
     "overload",
     "real",
     "reals",
     "records",
+    "store_four",
     "tables",
     "types",
 ]
@@ -244,6 +248,70 @@ def call(typingctx, address, table, k):
         return context.get_dummy_value()
 
     return types.void(types.uintp, table, types.uint64), codegen
+
+
+class _Four(types.Type):
+    """Four adjacent float64, which the processor handles at once. numba has no such type, and forms none by itself."""
+
+    def __init__(self) -> None:
+        super().__init__("four")
+
+
+_four = _Four()
+_FOUR = ir.VectorType(ir.DoubleType(), 4)
+
+
+@register_model(_Four)
+class _FourModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: types.Type):
+        super().__init__(manager, kind, _FOUR)
+
+
+def _place_of_four(context, builder, array_type, array, place):
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [place]), _FOUR.as_pointer())
+
+
+@intrinsic
+def four_zeros(typingctx):
+    """Four zeros."""
+    return _four(), lambda context, builder, signature, args: ir.Constant(_FOUR, [0.0] * 4)
+
+
+@intrinsic
+def load_four(typingctx, array, place):
+    """Read four numbers of ``array.ravel()``, from a place on."""
+
+    def codegen(context, builder, signature, args):
+        return builder.load(_place_of_four(context, builder, signature.args[0], *args), align=8)
+
+    return _four(array, types.uint64), codegen
+
+
+@intrinsic
+def store_four(typingctx, array, place, four):
+    """Write four numbers to ``array.ravel()``, from a place on."""
+
+    def codegen(context, builder, signature, args):
+        address = _place_of_four(context, builder, signature.args[0], *args[:2])
+        builder.store(args[2], address, align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64, _four), codegen
+
+
+@intrinsic
+def fused(typingctx, four, factor, added):
+    """Multiply four numbers by a factor and add four others, rounded as the same arithmetic of single numbers is."""
+
+    def codegen(context, builder, signature, args):
+        first = builder.insert_element(ir.Constant(_FOUR, ir.Undefined), args[1], ir.IntType(32)(0))
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), 4), [0] * 4)
+        factors = builder.shuffle_vector(first, first, everywhere)
+        product = builder.fmul(args[0], factors, flags=("contract",))
+        return builder.fadd(product, args[2], flags=("contract",))
+
+    return _four(_four, types.float64, _four), codegen
 
 
 #: How compiled code may transform arithmetic. By default only to fused multiply-adds: NaN and inf must keep their

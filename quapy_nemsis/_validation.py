@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from quapy_nemsis._kernels import batch
-from quapy_nemsis._kernels.rows import as_rows, check_compressed
+from quapy_nemsis._kernels.rows import Rows, as_rows, check_compressed
 
 AUTO = "auto"
 #: Rows as users give them: a two-dimensional array-like or a sparse matrix, for which numpy has no type.
@@ -252,21 +252,23 @@ def class_factors(class_weight: Any, classes: np.ndarray, counts: np.ndarray) ->
     return counts.sum() / (len(classes) * np.maximum(counts, 1.0))
 
 
-def warn_of_scale(X: Any, stacklevel: int) -> None:
+def warn_of_scale(X: Any, stacklevel: int, rows: Rows | None = None) -> None:
     """Warn if the scales of the features differ so much that no step size suits them all.
 
-    The scale of a feature is the root mean square of its nonzero entries, over at most 100,000 rows. A small
+    The scale of a feature is the root mean square of its nonzero entries, over at most 20,000 rows. A small
     feature that is constant in these rows is ignored, as its scale is unknown: a standardised feature of a rare
-    category, for example, is close to 0 in most rows.
+    category, for example, is close to 0 in most rows. ``rows`` are those of a sparse X, if they have been checked.
     """
-    every = max(X.shape[0] // 50_000, 1)
+    every = max(X.shape[0] // 10_000, 1)
     if scipy.sparse.issparse(X):
         squares, nonzero = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-        batch.squares(as_rows(X), np.arange(0, X.shape[0], every), squares, nonzero)
+        rows = as_rows(X) if rows is None else rows
+        batch.squares(rows, np.arange(0, X.shape[0], every), squares, nonzero)
     else:
-        X = X[::every]
+        # Converted if need be: einsum is slower if it is told a type, even that of its arguments.
+        X = X[::every].astype(np.float64, copy=False)
         with np.errstate(over="ignore"):
-            squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
+            squares = np.einsum("ij,ij->j", X, X)
         nonzero = np.count_nonzero(X, axis=0)
     used = np.flatnonzero(squares > 0)
     sizes = np.sqrt(squares[used] / nonzero[used])

@@ -35,7 +35,7 @@ def run_nemsis(rows, order, positive, width, weights=UNWEIGHTED, parts=UNDIVIDED
     numbers["scale"] = 1.0
     taken = np.zeros(1, dtype=np.int64)
     asks = np.zeros((1, THETA + 1))
-    scratch = (np.zeros((1, SHARED)), np.zeros((1, 2)), taken)
+    scratch = (np.zeros((1, SHARED)), np.zeros((1, 2)), np.zeros((0, 8)), taken)
     state = (CALLBACK.address, asks, options, *tables, numbers, *scratch)
     nemsis(rows, order, positive, weights, parts, np.zeros(1, dtype=np.int64), *state)
 

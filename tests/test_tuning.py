@@ -18,9 +18,11 @@ from quapy_nemsis import (
     SPADEClassifier,
     get_measure,
 )
+from quapy_nemsis._kernels.batch import score_all, score_all_in_fours
 from quapy_nemsis._kernels.rows import as_rows
 from quapy_nemsis.learners.calibration import Calibration
-from quapy_nemsis.learners.state import UNWEIGHTED, Data
+from quapy_nemsis.learners.nemsis import NemsisState
+from quapy_nemsis.learners.state import UNWEIGHTED, Data, are_worth_fours, fours
 from quapy_nemsis.learners.tuning import (
     STREAM_STEP_SIZES,
     CandidateScores,
@@ -172,6 +174,76 @@ def test_learners_of_folds_are_what_they_are_alone(learner, container, cores, mo
             assert state.t == expected.t
             for found, wanted in zip(state.model(), expected.model(), strict=True):
                 np.testing.assert_array_equal(found, wanted)
+
+
+def same_states(states, others):
+    """Whether every number of the states is the same, to the last bit."""
+    names = ("v", "correction", "previous", "numbers")
+    return all(
+        getattr(state, name).tobytes() == getattr(other, name).tobytes()
+        for state, other in zip(states, others, strict=True)
+        for name in names
+    )
+
+
+@pytest.mark.parametrize("n_learners", [2, 5, 8, 13])
+@pytest.mark.parametrize(
+    ("average", "reward", "dtype"),
+    [("suffix", "logistic", np.float64), ("last", "hinge", np.float32), ("all", "hinge", float)],
+)
+def test_learners_in_fours_are_what_they_are_alone(n_learners, average, reward, dtype, monkeypatch):
+    """Learners of CSR rows, of which four share a cache line, in all that is done to weights now and then."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    X, y = make_points(n=2000, d=5)
+    X = scipy.sparse.csr_matrix((X * (np.abs(X) > 0.5)).astype(dtype))
+    # Small radii make the scale so small that weights are multiplied by it; a norm is computed anew at 65,536.
+    radii, rng = np.geomspace(1e-5, 1e3, n_learners), np.random.default_rng(0)
+    learner = NEMSISClassifier("q", average=average, reward=reward, eta0=1.0)
+    settings = [learner.set_params(radius=radius).settings() for radius in radii]
+    states, alone = ([NemsisState.start(5, 2, one) for one in settings] for _ in range(2))
+    rows, order, weights = as_rows(X), rng.integers(0, 2000, 66_000), 1.0 + np.arange(2000.0) % 2
+    assert NemsisState.learn_together(states, rows, y, order, weights) == [True] * n_learners
+    assert all(state.learn(rows, y, order, weights) for state in alone)
+    assert same_states(states, alone)
+    # Learners that leave rows out, of which one is infinite and one too large for its square.
+    X.data[X.indptr[7]], X.data[X.indptr[11]] = np.inf, 3e38 if dtype is np.float32 else 1e200
+    parts = np.full(2000, n_learners, dtype=np.int8)
+    parts[[7, 11]] = 1
+    stayed = NemsisState.learn_parts(states, rows, y, order, parts, weights)
+    left = parts[order] != 1
+    assert stayed[1]
+    assert stayed == [
+        state.learn(rows, y, order[left] if k == 1 else order, weights)
+        for k, state in enumerate(alone)
+    ]
+    assert same_states(states[1:2], alone[1:2])
+
+
+@pytest.mark.parametrize("n_models", [1, 4, 6, 9])
+def test_models_in_fours_score_as_they_do_alone(n_models):
+    X, rng = make_points(n=300, d=7)[0], np.random.default_rng(0)
+    rows, places = as_rows(scipy.sparse.csr_matrix(X * (X > 0.0))), rng.permutation(300)
+    models, intercepts = rng.normal(size=(n_models, 7)), rng.normal(size=n_models)
+    weights, lanes = fours(n_models, 7)
+    assert weights.ctypes.data % 64 == 0
+    for lane, model in zip(lanes, models, strict=True):
+        lane[0] = model
+    scores = [np.zeros((300, n_models)) for _ in range(2)]
+    for kernel, table, found in zip(
+        (score_all, score_all_in_fours), (models, weights), scores, strict=True
+    ):
+        scratch = np.zeros((len(weights), 8)), np.zeros((n_models, 2))
+        kernel(rows, places, table, intercepts, *scratch, found)
+    np.testing.assert_array_equal(*scores)
+    np.testing.assert_allclose(scores[0], rows.matrix()[places] @ models.T + intercepts)
+
+
+def test_learners_lie_in_fours_if_they_make_enough_steps():
+    X = scipy.sparse.random(100, 5000, density=0.01, format="csr", random_state=0)
+    assert are_worth_fours(2, as_rows(X), 101)
+    assert not are_worth_fours(2, as_rows(X), 99)
+    assert not are_worth_fours(1, as_rows(X), 1000)
+    assert not are_worth_fours(2, as_rows(X.toarray()), 1000)
 
 
 def test_candidates_that_diverge_do_no_harm():

@@ -262,12 +262,13 @@ def side_by_side(n_rows: int, repeats: int) -> BenchTable:
     from quapy_nemsis._kernels.rows import as_rows
     from quapy_nemsis.learners.nemsis import NemsisState
 
-    several = gaussian_classes(n_rows // 10, 54, 7)
+    several, texts = gaussian_classes(n_rows // 10, 54, 7), bags_of_classes(n_rows // 10, 7)
     cases = {
         "dense, hinge": (*gaussian(n_rows // 2), "q", "hinge"),
         "dense, logistic": (*gaussian(n_rows // 2), "ba", "logistic"),
         "CSR, logistic": (*bags(max(n_rows // 20, 1000), 27_272, 130), "ba", "logistic"),
         "7 classes, dense": (several[0], several[1].astype(np.int32), "ba", "logistic"),
+        "7 classes, CSR": (texts[0], texts[1].astype(np.int32), "ba", "logistic"),
     }
     table = BenchTable("side by side", "Learners side by side, one shuffled pass")
     for case, (X, y, measure, reward) in cases.items():

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from quapy_nemsis._jit import REORDERED, Kernel, Wide, cubes, real, reals, tables, types
-from quapy_nemsis._kernels.rows import AHEAD, axpy, class_count, class_dots, dot, prefetch
+from quapy_nemsis._kernels.rows import (
+    AHEAD,
+    axpy,
+    class_count,
+    class_dots,
+    dot,
+    dot_alone,
+    dot_fours,
+    prefetch,
+)
 
 
 def _score(rows, order, w, b, out):
@@ -18,15 +27,19 @@ def _score(rows, order, w, b, out):
         out[at] = product + b
 
 
-def _score_all(rows, order, w, b, out):
-    """Write w·x + b for the rows in ``order``, with one model per row of ``w`` and per column of ``out``."""
+def _score_all(rows, order, w, b, lanes, products, out):
+    """Write w·x + b for the rows in ``order``, with one model per row of ``w`` and per column of ``out``.
+
+    Models can lie in fours, and ``lanes`` and ``products`` are as in `quapy_nemsis._kernels.nemsis`.
+    """
     total = order.shape[0]
     for at in range(total):
         if at + AHEAD < total:
             prefetch(rows, order[at + AHEAD])
-        for k in range(np.uint64(w.shape[0])):
-            product, _ = dot(rows, order[at], w, k)
-            out[at, k] = product + b[k]
+        dot_fours(rows, order[at], w, lanes, products)
+        for k in range(np.uint64(products.shape[0])):
+            dot_alone(rows, order[at], w, k, products)
+            out[at, k] = products[k, 0] + b[k]
 
 
 def _class_score(rows, order, w, b, out):
@@ -59,7 +72,10 @@ def _add(rows, order, factors, w):
 
 
 score = Kernel(_score, types.void, Wide(tables), real, reals)
-score_all = Kernel(_score_all, types.void, Wide(tables), reals, tables)
+score_all, score_all_in_fours = (
+    Kernel(_score_all, types.void, Wide(weights), reals, tables, tables, tables)
+    for weights in (tables, cubes)
+)
 class_score = Kernel(_class_score, types.void, Wide(cubes), reals, tables, fastmath=REORDERED)
 squares = Kernel(_squares, types.void, Wide(reals), Wide(reals))
 add = Kernel(_add, types.void, reals, Wide(tables))

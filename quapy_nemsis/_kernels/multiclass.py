@@ -54,6 +54,7 @@ from quapy_nemsis._kernels.rows import (
     class_axpy2,
     class_count,
     class_dots,
+    class_prefetch,
     pair_axpy,
     pair_axpy2,
     prefetch,
@@ -206,6 +207,7 @@ def _nemsis(
     f, s, factors = scratch[0], scratch[1], scratch[2]
     over_others = 1.0 / (n - 1)
     n_learners = np.uint64(taken.shape[0])
+    one = np.uint64(1)
     total = order.shape[0]
     for k in range(n_learners):
         for j in range(n):
@@ -227,6 +229,9 @@ def _nemsis(
             if divided and left_out[k] == part:
                 taken[k] = at + 1
                 continue
+            # The next learner's weights are often not in the caches next to the core.
+            class_prefetch(rows, i, v, k + one)
+            class_prefetch(rows, i, correction, k + one)
             t = np.int64(numbers[k, STEPS]) + 1
             if average == SUFFIX and (t & (t - 1)) == 0:
                 _close_window(v, correction, previous, numbers[k, SCALE_SUM], k)

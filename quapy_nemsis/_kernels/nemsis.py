@@ -32,6 +32,7 @@ from quapy_nemsis._jit import (
     Record,
     Wide,
     call,
+    cubes,
     flags,
     integers,
     jitable,
@@ -41,7 +42,17 @@ from quapy_nemsis._jit import (
     tables,
     types,
 )
-from quapy_nemsis._kernels.rows import AHEAD, axpy, axpy2, dot, prefetch
+from quapy_nemsis._kernels.rows import (
+    AHEAD,
+    close_sums,
+    dot_alone,
+    dot_fours,
+    move_alone,
+    move_fours,
+    multiply_out,
+    prefetch,
+    square_norm,
+)
 from quapy_nemsis.measures.compiled import (
     CLASS_GRADIENT_NEG,
     CLASS_GRADIENT_POS,
@@ -131,10 +142,7 @@ def over(weight):
 @jitable
 def close_window(v, correction, previous, own, k):
     """Move the sums of the finished window of the suffix average to ``previous``, and start a new window."""
-    scale_sum = own.scale_sum
-    for j in range(v.shape[1]):
-        previous[k, j] = scale_sum * v[k, j] - correction[k, j]
-        correction[k, j] = 0.0
+    close_sums(v, correction, previous, own.scale_sum, k)
     own.intercept_previous = own.intercept_sum
     own.scale_sum = 0.0
     own.intercept_sum = 0.0
@@ -142,29 +150,38 @@ def close_window(v, correction, previous, own, k):
 
 @jitable(forceinline=True)
 def ascend(
-    rows, i, step, product, square, radius, average, fit_intercept, over_all, v, correction, own, k
+    rows,
+    i,
+    step,
+    product,
+    square,
+    radius,
+    average,
+    fit_intercept,
+    over_all,
+    v,
+    correction,
+    own,
+    k,
+    lanes,
 ):
     """Add step·x to the weights and project them onto the ball; ``product`` is v·x, ``square`` is x·x.
 
-    ``over_all`` is 1 over the weight of the points so far.
+    ``over_all`` is 1 over the weight of the points so far. Weights that lie in fours are moved later, see ``lanes`` of
+    `quapy_nemsis._kernels.rows.move_fours`.
     """
     norm2, scale_sum, scale = own.norm2, own.scale_sum, own.scale
     radius2 = radius * radius
     c = step / scale
     grown = norm2 + c * (2.0 * product + c * square)
     if radius2 < SMALLEST_SCALE * SMALLEST_SCALE * grown:
-        for j in range(v.shape[1]):
-            correction[k, j] -= scale_sum * v[k, j]
-            v[k, j] *= scale
+        multiply_out(v, correction, scale_sum, scale, k)
         scale_sum = 0.0
         own.scale_sum = 0.0
         c = step
         grown = scale * (scale * norm2 + c * 2.0 * product) + c * c * square
         scale = 1.0
-    if average == LAST:
-        axpy(rows, i, c, v, k)
-    else:
-        axpy2(rows, i, c, v, scale_sum * c, correction, k)
+    move_alone(rows, i, v, c, scale_sum * c, average != LAST, correction, k, lanes)
     norm2 = max(grown, 0.0)
     if fit_intercept:
         # The intercept acts like a feature of value 1, or smaller if the rows are: else it would dominate.
@@ -176,13 +193,8 @@ def ascend(
 
 
 @jitable(forceinline=True)
-def count_iterate(v, t, own, k):
+def count_iterate(own):
     """Add the weights after a point to the sums for the averaged model."""
-    if (t & RENORM_MASK) == 0:
-        norm2 = 0.0
-        for j in range(v.shape[1]):
-            norm2 += v[k, j] * v[k, j]
-        own.norm2 = norm2
     own.scale_sum += own.scale
     own.intercept_sum += own.intercept
 
@@ -229,9 +241,14 @@ def _nemsis(
     numbers,
     shared,
     products,
+    lanes,
     taken,
 ):
     """Learn ``rows`` in ``order``, with one learner per row of the state arrays; all must have seen the same points.
+
+    Weights ``v`` and ``correction`` are tables with a row for each learner, or both are the same array of learners
+    that lie in fours (see `quapy_nemsis._kernels.rows`), which is faster for CSR rows. ``lanes`` then has eight zeros
+    for each four, else no rows.
 
     ``weights`` has one entry per row, or none if every row has weight 1. A row of weight c counts as c rows in the
     estimates and in the step size; the average has one iterate per row.
@@ -276,6 +293,7 @@ def _nemsis(
                 count_point(shared, g, is_pos, weight)
 
         # The products of all learners first: they do not wait for each other.
+        dot_fours(rows, i, v, lanes, products)
         for k in range(n_learners):
             if taken[k] < at or (divided and left_out[k] == part):
                 continue
@@ -293,8 +311,9 @@ def _nemsis(
             asks[k, SHARE_POS] = shared[g, SHARE]
             asks[k, EPS] = 0.5 * shared[g, OVER]
             call(callback, asks, k)
-            products[k, 0], products[k, 1] = dot(rows, i, v, k)
+            dot_alone(rows, i, v, k, products)
 
+        due = False
         for k in range(n_learners):
             if taken[k] < at:
                 continue
@@ -332,8 +351,10 @@ def _nemsis(
                     correction,
                     own,
                     k,
+                    lanes,
                 )
-            count_iterate(v, t, own, k)
+            count_iterate(own)
+            due |= (t & RENORM_MASK) == 0
 
             # Lines 7, 10, 12, 13: the estimates.
             if counts:
@@ -360,6 +381,14 @@ def _nemsis(
             else:
                 own.reward_neg += weight * r
 
+        move_fours(rows, i, v, lanes, products[0, 1])
+        if due:
+            for k in range(n_learners):
+                t = np.int64(shared[k if divided else first, STEPS])
+                left = divided and left_out[k] == part
+                if taken[k] == at + 1 and not left and (t & RENORM_MASK) == 0:
+                    numbers[k].norm2 = square_norm(v, k)
+
     for k in range(n_learners):
         if taken[k] == total:
             g = k if divided else first
@@ -368,21 +397,26 @@ def _nemsis(
             numbers[k].positives = shared[g, POSITIVES]
 
 
-nemsis = Kernel(
-    _nemsis,
-    types.void,
-    flags,
-    Optional(reals),
-    Optional(octets, "part"),
-    integers,
-    types.uintp,
-    tables,
-    records(OPTIONS),
-    Wide(tables),
-    Wide(tables),
-    Wide(tables),
-    records(NUMBERS.dtype),
-    tables,
-    tables,
-    integers,
-)
+def _kernel(weights):
+    return Kernel(
+        _nemsis,
+        types.void,
+        flags,
+        Optional(reals),
+        Optional(octets, "part"),
+        integers,
+        types.uintp,
+        tables,
+        records(OPTIONS),
+        Wide(weights),
+        Wide(weights),
+        Wide(tables),
+        records(NUMBERS.dtype),
+        tables,
+        tables,
+        tables,
+        integers,
+    )
+
+
+nemsis, nemsis_in_fours = _kernel(tables), _kernel(cubes)

@@ -14,13 +14,25 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from quapy_nemsis._jit import intrinsic, ir, overload, types
+from quapy_nemsis._jit import (
+    four_zeros,
+    fused,
+    intrinsic,
+    ir,
+    jitable,
+    load_four,
+    overload,
+    store_four,
+    types,
+)
 
 #: Rows are prefetched this many rows ahead of the current one.
 AHEAD = 8
 # Prefetch every _STEP-th entry (a cache line of float64), up to _MOST; the hardware prefetches the rest of a row.
 _STEP = 8
 _MOST = 128
+# numba would make mixed sums of signed and unsigned integers float64.
+_0, _1, _2, _3, _4, _8 = (np.uint64(number) for number in (0, 1, 2, 3, 4, 8))
 
 
 @dataclass(frozen=True)
@@ -146,8 +158,45 @@ def axpy2(rows, i, c, v, d, u, k):
     """Add c·x to v[k] and d·x to u[k], for row x = X[i], in one loop."""
 
 
+# CSR rows reach weights at places that are not adjacent. So that a place costs one cache line for four learners, their
+# weights can lie *in fours*: v[k // 4, feature, k % 4] are the weights of learner k, and at 4 + k % 4 follow its
+# corrections. Each sum over a row then goes over the entries one by one, as that of a learner alone.
+
+
+def dot_alone(rows, i, v, k, products):
+    """Write `dot` to products[k], unless learners lie in fours."""
+
+
+def dot_fours(rows, i, v, lanes, products):
+    """Write `dot` to all products, if learners lie in fours."""
+
+
+def move_alone(rows, i, v, c, d, averaged, u, k, lanes):
+    """Add c·x to v[k] and, if it is averaged, d·x to u[k]; if learners lie in fours, `move_fours` will."""
+
+
+def move_fours(rows, i, v, lanes, square):
+    """Make the moves of learners that lie in fours, and forget them; ``square`` is x·x."""
+
+
+def close_sums(v, u, previous, scale_sum, k):
+    """Write scale_sum·v[k] − u[k] to previous[k], and zeros to u[k]."""
+
+
+def multiply_out(v, u, scale_sum, scale, k):
+    """Take scale_sum·v[k] from u[k], and multiply v[k] by its scale."""
+
+
+def square_norm(v, k):
+    """v[k]·v[k]."""
+
+
 def class_count(rows, v):
     """Number of classes of weights v, whose axes depend on the rows (see `class_dots`)."""
+
+
+def class_prefetch(rows, i, v, k):
+    """Prefetch the weights that `class_dots` reads, if there is a learner k and the rows are CSR."""
 
 
 def class_dots(rows, i, v, k, out):
@@ -197,6 +246,20 @@ def _csr(interface):
     # Sums over a CSR row may not be reordered: vectorised, they would need gathers, which are slower. Indices are used
     # as unsigned below, which saves a test for negative indices at every access.
     return _implement(interface, 3, {"contract"})
+
+
+def _layout(interface, place, ndim):
+    """Register the decorated function for weights of so many axes, which are the argument at that place."""
+
+    def register(implementation):
+        def choose(*arguments):
+            return implementation if arguments[place].ndim == ndim else None
+
+        options = {"error_model": "numpy", "fastmath": {"contract"}, "forceinline": True}
+        overload(interface, jit_options=options, strict=False)(choose)
+        return implementation
+
+    return register
 
 
 @_dense(prefetch)
@@ -274,6 +337,152 @@ def _axpy2_csr(rows, i, c, v, d, u, k):
         u[k, column] += d * xj
 
 
+@jitable
+def _close_sums(weights, corrections, previous, scale_sum):
+    for j in range(weights.shape[0]):
+        previous[j] = scale_sum * weights[j] - corrections[j]
+        corrections[j] = 0.0
+
+
+@_layout(close_sums, 0, 2)
+def _close_sums_alone(v, u, previous, scale_sum, k):
+    _close_sums(v[k], u[k], previous[k], scale_sum)
+
+
+@_layout(close_sums, 0, 3)
+def _close_sums_in_fours(v, u, previous, scale_sum, k):
+    _close_sums(v[k >> _2, :, k & _3], u[k >> _2, :, _4 + (k & _3)], previous[k], scale_sum)
+
+
+@jitable
+def _multiply_out(weights, corrections, scale_sum, scale):
+    for j in range(weights.shape[0]):
+        corrections[j] -= scale_sum * weights[j]
+        weights[j] *= scale
+
+
+@_layout(multiply_out, 0, 2)
+def _multiply_out_alone(v, u, scale_sum, scale, k):
+    _multiply_out(v[k], u[k], scale_sum, scale)
+
+
+@_layout(multiply_out, 0, 3)
+def _multiply_out_in_fours(v, u, scale_sum, scale, k):
+    _multiply_out(v[k >> _2, :, k & _3], u[k >> _2, :, _4 + (k & _3)], scale_sum, scale)
+
+
+@jitable
+def _square_norm(weights):
+    norm2 = 0.0
+    for j in range(weights.shape[0]):
+        norm2 += weights[j] * weights[j]
+    return norm2
+
+
+@_layout(square_norm, 0, 2)
+def _square_norm_alone(v, k):
+    return _square_norm(v[k])
+
+
+@_layout(square_norm, 0, 3)
+def _square_norm_in_fours(v, k):
+    return _square_norm(v[k >> _2, :, k & _3])
+
+
+@_layout(dot_alone, 2, 2)
+def _dot_alone(rows, i, v, k, products):
+    products[k, 0], products[k, 1] = dot(rows, i, v, k)
+
+
+@_layout(dot_alone, 2, 3)
+def _dot_not_alone(rows, i, v, k, products):
+    pass
+
+
+@_layout(move_alone, 2, 2)
+def _move_alone(rows, i, v, c, d, averaged, u, k, lanes):
+    if averaged:
+        axpy2(rows, i, c, v, d, u, k)
+    else:
+        axpy(rows, i, c, v, k)
+
+
+@_layout(move_alone, 2, 3)
+def _move_later(rows, i, v, c, d, averaged, u, k, lanes):
+    lanes[k >> _2, k & _3] = c
+    lanes[k >> _2, _4 + (k & _3)] = d if averaged else 0.0
+
+
+@_layout(dot_fours, 2, 2)
+def _dot_no_fours(rows, i, v, lanes, products):
+    pass
+
+
+@_layout(move_fours, 2, 2)
+def _move_no_fours(rows, i, v, lanes, square):
+    pass
+
+
+@_layout(dot_fours, 2, 3)
+def _dot_fours(rows, i, v, lanes, products):
+    data, indices, indptr = rows
+    n_fours, width = np.uint64(v.shape[0]), np.uint64(v.shape[1])
+    begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+    square = 0.0
+    # Two fours at a time: each entry of the row is read once for them, and their sums do not wait for each other.
+    for g in range(_0, n_fours & ~_1, _2):
+        first, second = four_zeros(), four_zeros()
+        square = 0.0
+        for j in range(begin, end):
+            xj = np.float64(data[j])
+            place = (g * width + np.uint64(indices[j])) * _8
+            first = fused(load_four(v, place), xj, first)
+            second = fused(load_four(v, place + width * _8), xj, second)
+            square += xj * xj
+        store_four(lanes, g * _8, first)
+        store_four(lanes, (g + _1) * _8, second)
+    if n_fours & _1:
+        g = n_fours - _1
+        first = four_zeros()
+        square = 0.0
+        for j in range(begin, end):
+            xj = np.float64(data[j])
+            first = fused(load_four(v, (g * width + np.uint64(indices[j])) * _8), xj, first)
+            square += xj * xj
+        store_four(lanes, g * _8, first)
+    for k in range(np.uint64(products.shape[0])):
+        products[k, 0], products[k, 1] = lanes[k >> _2, k & _3], square
+        lanes[k >> _2, k & _3] = 0.0
+
+
+@_layout(move_fours, 2, 3)
+def _move_fours(rows, i, v, lanes, square):
+    data, indices, indptr = rows
+    n_fours, width = np.uint64(v.shape[0]), np.uint64(v.shape[1])
+    begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+    for g in range(n_fours):
+        moves = False
+        for lane in range(_8):
+            moves |= lanes[g, lane] != 0.0
+        if not moves:
+            continue
+        if not square < np.inf:
+            # 0·x is not 0 if x is not finite: learners that stay where they are must not move.
+            for lane in range(_8):
+                if lanes[g, lane] != 0.0:
+                    for j in range(begin, end):
+                        v[g, np.uint64(indices[j]), lane] += lanes[g, lane] * np.float64(data[j])
+        else:
+            c, d = load_four(lanes, g * _8), load_four(lanes, g * _8 + _4)
+            for j in range(begin, end):
+                xj = np.float64(data[j])
+                place = (g * width + np.uint64(indices[j])) * _8
+                store_four(v, place, fused(c, xj, load_four(v, place)))
+                store_four(v, place + _4, fused(d, xj, load_four(v, place + _4)))
+        for lane in range(_8):
+            lanes[g, lane] = 0.0
+
+
 @_dense(class_count)
 def _class_count_dense(rows, v):
     return v.shape[1]
@@ -282,6 +491,23 @@ def _class_count_dense(rows, v):
 @_csr(class_count)
 def _class_count_csr(rows, v):
     return v.shape[2]
+
+
+@_dense(class_prefetch)
+def _class_prefetch_dense(rows, i, v, k):
+    pass
+
+
+@_csr(class_prefetch)
+def _class_prefetch_csr(rows, i, v, k):
+    _, indices, indptr = rows
+    width, n_classes = np.uint64(v.shape[1]), np.uint64(v.shape[2])
+    if k < np.uint64(v.shape[0]):
+        for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            place = (k * width + np.uint64(indices[j])) * n_classes
+            for c in range(_0, n_classes, _8):
+                _prefetch(v, np.int64(place + c))
+            _prefetch(v, np.int64(place + n_classes - _1))
 
 
 @_dense(class_dots)

@@ -24,8 +24,15 @@ from quapy_nemsis._jit import (
     types,
 )
 from quapy_nemsis._kernels import nemsis as base
-from quapy_nemsis._kernels.nemsis import SUFFIX, ascend, close_window, count_iterate, over
-from quapy_nemsis._kernels.rows import AHEAD, dot, prefetch
+from quapy_nemsis._kernels.nemsis import (
+    RENORM_MASK,
+    SUFFIX,
+    ascend,
+    close_window,
+    count_iterate,
+    over,
+)
+from quapy_nemsis._kernels.rows import AHEAD, dot, prefetch, square_norm
 from quapy_nemsis.measures.compiled import (
     DUAL_EPS,
     DUAL_NEG,
@@ -124,8 +131,11 @@ def _spade(
                     correction,
                     own,
                     k,
+                    asks,
                 )
-            count_iterate(v, t, own, k)
+            if (t & RENORM_MASK) == 0:
+                own.norm2 = square_norm(v, k)
+            count_iterate(own)
 
             # Dual descent, with the reward of this point before it was learned as the estimate of the rates.
             if counts:

@@ -455,7 +455,7 @@ class OnlineClassifier(StepParameters, LinearClassifier, Generic[S]):
     def _start_stream(self, data: Data, settings: S) -> State[S]:
         sizes = data.X.shape[1], data.n_classes
         if self.eta0 == AUTO:
-            warn_of_scale(data.X, stacklevel=5)
+            warn_of_scale(data.X, stacklevel=5, rows=data.rows)
             return StreamTuner.begin(*sizes, settings, self.state_type)
         return self.state_type.start(*sizes, settings.completed(math.nan, math.inf))
 

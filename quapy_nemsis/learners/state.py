@@ -443,12 +443,48 @@ def together(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarra
             array[...] = table[row]
 
 
+def are_worth_fours(n_learners: int, rows: Rows, n_points: int) -> bool:
+    """Whether learners should lie in fours: several learners of CSR rows that make more steps than it takes copies."""
+    if n_learners == 1 or len(rows.arrays) == 1:
+        return False
+    nonzeros = len(rows.arrays[0]) / max(len(rows), 1)
+    return nonzeros * n_points > rows.width
+
+
+def fours(n_learners: int, width: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Zeros for learners that lie in fours (see `quapy_nemsis._kernels.rows`), and a view for each of them.
+
+    The two rows of a view are the weights and the corrections of a learner.
+    """
+    shape = -(-n_learners // 4), width, 8
+    # A four of a feature must not lie in two cache lines of 64 bytes.
+    space = np.zeros(math.prod(shape) + 7)
+    start = -(space.ctypes.data // 8) % 8
+    weights = space[start : start + math.prod(shape)].reshape(shape)
+    return weights, [weights[k // 4, :, k % 4 :: 4].T for k in range(n_learners)]
+
+
+@contextmanager
+def in_fours(parts: Sequence[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
+    """Do as `together`, but let weights and corrections lie in fours."""
+    weights, lanes = fours(len(parts), len(parts[0][0]))
+    with together([arrays[2:] for arrays in parts]) as tables:
+        for lane, (v, correction, *_) in zip(lanes, parts, strict=True):
+            lane[...] = v, correction
+        yield [weights, weights, *tables]
+        for lane, (v, correction, *_) in zip(lanes, parts, strict=True):
+            v[...], correction[...] = lane
+
+
 def in_threads(
-    work: Callable[[Sequence[T]], Iterable[R]], tasks: Sequence[T], n_points: int
+    work: Callable[[Sequence[T]], Iterable[R]], tasks: Sequence[T], n_points: int, least: int = 1
 ) -> list[R]:
-    """Divide the tasks, of so many points each, among threads if there is enough work; the results in order."""
-    n_threads = min(os.cpu_count() or 1, len(tasks))
-    if n_threads == 1 or len(tasks) * n_points < _WORTH_THREADS:
+    """Divide the tasks, of so many points each, among threads if there is enough work; the results in order.
+
+    There are no more threads than are needed for ``least`` tasks each.
+    """
+    n_threads = min(os.cpu_count() or 1, -(-len(tasks) // least))
+    if n_threads <= 1 or len(tasks) * n_points < _WORTH_THREADS:
         return list(work(tasks))
     edges = np.linspace(0, len(tasks), n_threads + 1).round().astype(int)
     groups = [tasks[a:b] for a, b in pairwise(edges)]

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import numpy as np
 
-from quapy_nemsis._kernels.batch import class_score, score_all
+from quapy_nemsis._kernels.batch import class_score, score_all, score_all_in_fours
 from quapy_nemsis._kernels.rows import Rows
 from quapy_nemsis._validation import AUTO, check_positive, refuse_divergence, warn_of_scale
 from quapy_nemsis.learners.calibration import Calibration, Points
@@ -44,7 +44,9 @@ from quapy_nemsis.learners.state import (
     Model,
     S,
     State,
+    are_worth_fours,
     check_tally,
+    fours,
     in_memory,
     in_threads,
     laid_out,
@@ -244,11 +246,17 @@ class _Fold(Generic[S]):
         """Weight of the positives that each candidate finds, and of all rows that it counts as positive."""
         models = [state.model() for state in self.states.values()]
         scores = np.empty((len(self.held), len(models)))
-        weights, intercepts = (np.array(part) for part in zip(*models, strict=True))
+        rows, intercepts = self.data.rows, np.array([intercept for _, intercept in models])
+        if are_worth_fours(len(models), rows, len(self.held)):
+            weights, lanes = fours(len(models), rows.width)
+            for lane, (own, _) in zip(lanes, models, strict=True):
+                lane[0] = own
+        else:
+            weights = np.array([own for own, _ in models])
 
         def fill(slices: Sequence[slice]) -> list[None]:
             for part in slices:
-                score_all(self.data.rows, self.held[part], weights, intercepts, scores[part])
+                _score(rows, self.held[part], weights, intercepts, scores[part])
             return []
 
         edges = np.linspace(0, len(self.held), _PARTS + 1).astype(int).tolist()
@@ -426,13 +434,22 @@ def _gathered(
     return HeldOut(points, committee, list(kept))
 
 
+def _score(
+    rows: Rows, places: np.ndarray, weights: np.ndarray, intercepts: np.ndarray, out: np.ndarray
+) -> None:
+    """Write the scores of some rows by models of two classes, which may lie in fours, to the columns of ``out``."""
+    lanes, products = np.zeros((len(weights), 8)), np.zeros((len(intercepts), 2))
+    kernel = score_all if weights.ndim == 2 else score_all_in_fours
+    kernel(rows, places, weights, intercepts, lanes, products, out)
+
+
 def _scores_of(data: Data, places: np.ndarray, model: Model) -> np.ndarray:
     """Scores of some rows by a model."""
     weights, intercept = model
     if data.n_classes == 2:
         scores = np.empty((len(places), 1))
         one = np.ascontiguousarray(weights)[np.newaxis]
-        score_all(data.rows, places, one, np.array([intercept], dtype=float), scores)
+        _score(data.rows, places, one, np.array([intercept], dtype=float), scores)
         return scores[:, 0]
     scores = np.empty((len(places), data.n_classes))
     one = np.ascontiguousarray(in_memory(laid_out(weights, data.rows), data.rows))[np.newaxis]
@@ -526,7 +543,7 @@ def tune(
     """
     if not (math.isnan(settings.eta0) or math.isnan(settings.radius)):
         return None
-    warn_of_scale(data.X, stacklevel=5)
+    warn_of_scale(data.X, stacklevel=5, rows=data.rows)
     every, measure = candidates(data.X, settings, posteriors), settings.measure
     folds = _folds(data, measure.prevalence_only, rng)
     n_features, n_classes = data.X.shape[1], data.n_classes
