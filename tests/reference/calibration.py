@@ -34,16 +34,21 @@ def curve_cost(x, features, positive, weights):
 def fitted_curve(features, positive, weights):
     """Best parameters, of which slopes are at least 0."""
     size = features.shape[1]
-    found = minimize(
-        curve_cost,
-        np.append(0.0, np.ones(size - 1)),
-        args=(features, positive, weights),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(None, None)] + [(0, None)] * (size - 1),
-        options=EXACT,
-    )
-    return found.x
+    at = np.append(0.0, np.ones(size - 1))
+    for _ in range(20):  # a search may end early, in rounding errors
+        found = minimize(
+            curve_cost,
+            at,
+            args=(features, positive, weights),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(None, None)] + [(0, None)] * (size - 1),
+            options=EXACT,
+        )
+        moved, at = np.abs(found.x - at).max(), found.x
+        if moved < 1e-9:
+            break
+    return at
 
 
 def class_cost(x, scores, labels, weights, rest):
