@@ -145,7 +145,7 @@ class Calibration:
         labels are drawn for the rows. This includes the noise of the number of rows of each class, which weights
         cancel: Σⱼ vⱼvⱼᵀ/nⱼ, where nⱼ rows are of class j, and vⱼ is the change of the fit by the logarithm of their
         weight (Prentice and Pyke 1979). Half of that is kept, for what a calibration of this form cannot express: with
-        all of it, intervals of prevalences were too wide, with none of it, too narrow (on 12 sets of data).
+        all of it, intervals of prevalences were too wide on some of 12 sets of data; with none, too narrow on others.
         """
         best = self._fitted.parameters
         values, vectors = np.linalg.eigh(self._covariance())
