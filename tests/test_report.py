@@ -508,7 +508,11 @@ def test_drift_curves_of_perfect_or_failed_methods(n_methods, metric):
         result |= {"classes": ["no", "yes"], "train_prevalence": both(0.4)}
         found = [Cell("data", f"m{k}", 0, **result) for k in range(n_methods)]
         table = stats.error_table(found, metric, SIZE)
-        vectors.draw(plots.drift_curves(found, table, SIZE), "drift")
+        figure = plots.drift_curves(found, table, SIZE)
+        vectors.draw(figure, "drift")
+        drawn = {line.get_label() for ax in figure.axes for line in ax.get_lines()}
+        # A method that failed has no curve, one without errors has.
+        assert ("m0" in drawn) == ("error" not in result)
 
 
 @pytest.mark.parametrize("n_methods", [plots.MOST, 24])

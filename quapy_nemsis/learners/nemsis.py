@@ -99,7 +99,7 @@ class NemsisState(SingleState[NemsisSettings]):
     #: The numbers that the kernel keeps.
     record: ClassVar[Record] = kernel.NUMBERS
     #: Whether learners of CSR rows lie in fours.
-    in_fours: ClassVar[bool] = True
+    lies_in_fours: ClassVar[bool] = True
 
     @classmethod
     def kind_for(cls, n_classes: int) -> type[NemsisState]:
@@ -186,7 +186,7 @@ class NemsisState(SingleState[NemsisSettings]):
         work = partial(type(states[0])._learn, rows, labels, order, weights, parts)
         tasks = list(enumerate(states))
         # A four of learners takes hardly longer than one learner: on two processors, it would only use twice the time.
-        fours = type(states[0]).in_fours and are_worth_fours(len(tasks), rows, len(order))
+        fours = type(states[0]).lies_in_fours and are_worth_fours(len(tasks), rows, len(order))
         taken = in_threads(work, tasks, len(order), least=4 if fours else 1)
         seconds = time.perf_counter() - begin
         for state in states:
@@ -343,7 +343,7 @@ class ClassNemsisState(NemsisState):
     """
 
     record = class_kernel.NUMBERS
-    in_fours = False
+    lies_in_fours = False
 
     @classmethod
     def shape_for(cls, n_features: int, n_classes: int) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ class SpadeState(NemsisState):
     """State of SPADE: weights and sums as in NEMSIS, and the dual variables (see `quapy_nemsis._kernels.spade`)."""
 
     record = kernel.NUMBERS
-    in_fours = False
+    lies_in_fours = False
 
     @classmethod
     def kind_for(cls, n_classes: int) -> type[NemsisState]:
